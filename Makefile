@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+# The words people type; the work is in CMakeLists.txt and tools/.  Another build: PRESET=debug.
+PRESET ?= release
+JOBS ?= 2
+# How often `make stress` repeats each random test, with a new seed each time.
+STRESS_ROUNDS ?= 20
+BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
+CTEST := tools/ctest_count.sh --test-dir $(BUILD)
+
+.PHONY: all build demo test stress bench lint format clean
+.NOTPARALLEL:
+all: deps-build build
+# Ninja where there is one; a tree already configured keeps its generator.
+build:
+	@if command -v ninja >/dev/null; then export CMAKE_GENERATOR="$${CMAKE_GENERATOR:-Ninja}"; fi; \
+	    cmake --preset $(PRESET) --log-level=WARNING >/dev/null
+	@cmake --build $(BUILD) -j $(JOBS)
+demo: deps-demo all
+	@tools/demo.sh $(BUILD)/libtally.so
+test: deps-test all
+	@$(CTEST) -j $(JOBS) --output-on-failure $(TEST_ARGS)
+stress: deps-test all
+	@STRESS=1 $(CTEST) -L 'stress|model' --output-on-failure --repeat until-fail:$(STRESS_ROUNDS)
+bench: deps-bench all
+	@python3 bench/run.py $(BENCH_ARGS)
+lint:
+	@python3 tools/lint.py
+format:
+	@clang-format -i $$(tools/c_files.sh)
+clean:
+	rm -rf build build-*
+deps-%:
+	@tools/deps.sh $*

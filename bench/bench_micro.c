@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small allocation patterns, one per run: `bench_micro PATTERN [key=value ...]`.  Each prints one
+ * line of key=value: the time per malloc+free pair (the best of its rounds) and the resident size.
+ *
+ *   hello    nothing at all: what the library costs a program that does not use it
+ *   pair     malloc, write, free
+ *   burst    n blocks, then all freed in order lifo, fifo or random
+ *   churn    `live` blocks of 8..1000 bytes; one chosen at random is replaced, again and again
+ *   cross    one thread allocates, another frees, batches of pointers handed over in a ring
+ *   larson   threads that replace random blocks, then leave all to a successor thread and exit
+ *   realloc  buffers that grow by 1.3 from 16 bytes to some MiB, as strings and vectors do
+ *   large    a live set of 32 KiB..8 MiB blocks, every page touched
+ *   idle     threads that used 64 sizes once and then sleep
+ *   phase    60 MB of small objects, nearly all freed, then 60 MB of larger ones
+ *
+ * Everything random is computed before the clock starts, so inside the loop the harness costs a
+ * few instructions, the same for every allocator.  With calls=0 the patterns pair, burst and churn
+ * run the same loop without calling malloc and free; instructions.py subtracts that run.
+ */
+#include "bench.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+enum { SMALLEST = 8, LARGEST = 1000, TOUCH_BYTES = 4096 };
+
+static const uint64_t seed = 0x9E3779B97F4A7C15u;
+static char blank[LARGEST]; /* what takes the place of a block when calls=0 */
+
+/* The two calls under test, or nothing.  `calls` is a constant wherever these are inlined. */
+static inline __attribute__((always_inline)) char *take(bool calls, size_t size) {
+    char *block = calls ? malloc(size) : blank;
+    *(uint64_t *)block = size; /* A program writes what it allocates; SMALLEST bytes are there. */
+    return block;
+}
+
+static inline __attribute__((always_inline)) void give_back(bool calls, void *block) {
+    if (calls) {
+        free(block);
+    } else {
+        keep(block);
+    }
+}
+
+static void print_result(const char *pattern, double ns) {
+    struct memory now = read_memory();
+    say(1, "pattern=%s ns=%.3f peak_kib=%zu rss_kib=%zu anon_kib=%zu\n", pattern, ns, now.peak_kib,
+        now.rss_kib, now.anon_kib);
+}
+
+/* One step of a random pattern: which slot is replaced, and by how many bytes. */
+struct step {
+    uint32_t slot, size;
+};
+
+static struct step *make_steps(size_t count, size_t slots) {
+    struct step *steps = harness_memory(count * sizeof *steps);
+    uint64_t random = seed;
+    for (size_t i = 0; i < count; i++) {
+        steps[i].slot = (uint32_t)(rng_next(&random) % slots);
+        steps[i].size = SMALLEST + rng_next(&random) % (LARGEST - SMALLEST + 1);
+    }
+    return steps;
+}
+
+static void run_hello(void) {
+    args_end();
+    struct memory now = read_memory();
+    say(1, "pattern=hello peak_kib=%zu rss_kib=%zu anon_kib=%zu\n", now.peak_kib, now.rss_kib,
+        now.anon_kib);
+}
+
+struct pair {
+    size_t size, repeat;
+    bool calls;
+};
+
+static inline __attribute__((always_inline)) void pair_loop(struct pair *pair, bool calls) {
+    size_t size = pair->size;
+    for (size_t i = pair->repeat; i > 0; i--) {
+        give_back(calls, take(calls, size));
+    }
+}
+
+static void pair_round(void *context) {
+    struct pair *pair = context;
+    if (pair->calls) {
+        pair_loop(pair, true);
+    } else {
+        pair_loop(pair, false);
+    }
+}
+
+static void run_pair(void) {
+    struct pair pair = {
+        .size = arg_number("size", 64),
+        .repeat = arg_number("repeat", 1000000),
+        .calls = arg_number("calls", 1) != 0,
+    };
+    size_t rounds = arg_number("rounds", 25);
+    args_end();
+    double ns = best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, pair.repeat, pair_round, &pair);
+    print_result("pair", ns);
+}
+
+struct burst {
+    size_t n, size, repeat;
+    void **block;
+    uint32_t *order; /* which block is freed first, second ... */
+    bool calls;
+};
+
+static inline __attribute__((always_inline)) void burst_loop(struct burst *burst, bool calls) {
+    size_t n = burst->n, size = burst->size;
+    void **block = burst->block;
+    const uint32_t *order = burst->order;
+    for (size_t again = burst->repeat; again > 0; again--) {
+        for (size_t i = 0; i < n; i++) {
+            block[i] = take(calls, size);
+        }
+        for (size_t i = 0; i < n; i++) {
+            give_back(calls, block[order[i]]);
+        }
+    }
+}
+
+static void burst_round(void *context) {
+    struct burst *burst = context;
+    if (burst->calls) {
+        burst_loop(burst, true);
+    } else {
+        burst_loop(burst, false);
+    }
+}
+
+/* Fill `order` with a permutation of 0..n-1; false when `name` is no order we know. */
+static bool make_order(uint32_t *order, size_t n, const char *name) {
+    bool lifo = strcmp(name, "lifo") == 0;
+    for (size_t i = 0; i < n; i++) {
+        order[i] = (uint32_t)(lifo ? n - 1 - i : i);
+    }
+    if (strcmp(name, "random") != 0) {
+        return lifo || strcmp(name, "fifo") == 0;
+    }
+    uint64_t random = seed;
+    for (size_t i = n - 1; i > 0; i--) {
+        size_t other = rng_next(&random) % (i + 1);
+        uint32_t swapped = order[i];
+        order[i] = order[other];
+        order[other] = swapped;
+    }
+    return true;
+}
+
+static void run_burst(void) {
+    struct burst burst = {
+        .n = arg_number("n", 1000),
+        .size = arg_number("size", 64),
+        .calls = arg_number("calls", 1) != 0,
+    };
+    burst.repeat = arg_number("repeat", 1 + 200000 / (burst.n + 1));
+    size_t rounds = arg_number("rounds", 25);
+    const char *order = arg_text("order", "lifo");
+    args_end();
+    burst.block = harness_memory((burst.n + 1) * sizeof *burst.block);
+    burst.order = harness_memory((burst.n + 1) * sizeof *burst.order);
+    if (burst.n == 0 || !make_order(burst.order, burst.n, order)) {
+        say(2, "burst needs n above 0 and order=lifo, fifo or random\n");
+        _exit(EXIT_USAGE);
+    }
+    size_t pairs = burst.n * burst.repeat;
+    print_result("burst", best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, pairs, burst_round, &burst));
+}
+
+struct churn {
+    size_t steps, repeat;
+    const struct step *step;
+    void **block;
+    bool calls;
+};
+
+static inline __attribute__((always_inline)) void churn_loop(struct churn *churn, bool calls) {
+    void **block = churn->block;
+    for (size_t again = churn->repeat; again > 0; again--) {
+        const struct step *end = churn->step + churn->steps;
+        for (const struct step *step = churn->step; step < end; step++) {
+            give_back(calls, block[step->slot]);
+            block[step->slot] = take(calls, step->size);
+        }
+    }
+}
+
+static void churn_round(void *context) {
+    struct churn *churn = context;
+    if (churn->calls) {
+        churn_loop(churn, true);
+    } else {
+        churn_loop(churn, false);
+    }
+}
+
+static void run_churn(void) {
+    struct churn churn = {
+        .steps = arg_number("steps", 50000),
+        .repeat = arg_number("repeat", 10),
+        .calls = arg_number("calls", 1) != 0,
+    };
+    size_t live = arg_number("live", 1000);
+    size_t rounds = arg_number("rounds", 10);
+    args_end();
+    churn.step = make_steps(churn.steps, live);
+    churn.block = harness_memory(live * sizeof *churn.block);
+    uint64_t random = ~seed;
+    for (size_t i = 0; i < live; i++) {
+        churn.block[i] = take(churn.calls, SMALLEST + rng_next(&random) % (LARGEST - SMALLEST + 1));
+    }
+    size_t pairs = churn.steps * churn.repeat;
+    print_result("churn", best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, pairs, churn_round, &churn));
+}
+
+/*
+ * The ring between producer and consumer.  Each side writes its own counter only; a batch belongs
+ * to the producer until `filled` passes it and to the consumer until `emptied` does.
+ */
+enum { RING_BATCHES = 64, BATCH = 64, CROSS_STEPS = 1 << 14 };
+
+static struct {
+    _Alignas(64) atomic_size_t filled;
+    _Alignas(64) atomic_size_t emptied;
+    _Alignas(64) void *block[RING_BATCHES][BATCH];
+    const struct step *step;
+    size_t batches; /* per round */
+    size_t total;   /* over all rounds: when the consumer may leave */
+} ring;
+
+/* Spin a little, then let others run: the machine may have fewer free CPUs than threads. */
+static void wait_a_moment(size_t *spins) {
+    if (++*spins % 256 == 0) {
+        sched_yield();
+    }
+    keep(NULL);
+}
+
+static void wait_until_emptied(size_t count) {
+    size_t spins = 0;
+    while (atomic_load_explicit(&ring.emptied, memory_order_acquire) < count) {
+        wait_a_moment(&spins);
+    }
+}
+
+static void *consume(void *unused) {
+    for (size_t i = 0; i < ring.total; i++) {
+        size_t spins = 0;
+        while (atomic_load_explicit(&ring.filled, memory_order_acquire) <= i) {
+            wait_a_moment(&spins);
+        }
+        for (size_t k = 0; k < BATCH; k++) {
+            char *block = ring.block[i % RING_BATCHES][k];
+            keep((void *)(uintptr_t)*block); /* The consumer reads what it was sent. */
+            free(block);
+        }
+        atomic_store_explicit(&ring.emptied, i + 1, memory_order_release);
+    }
+    return unused;
+}
+
+static void cross_round(void *unused) {
+    (void)unused;
+    size_t first = atomic_load_explicit(&ring.filled, memory_order_relaxed);
+    for (size_t i = first; i < first + ring.batches; i++) {
+        wait_until_emptied(i + 1 > RING_BATCHES ? i + 1 - RING_BATCHES : 0);
+        for (size_t k = 0; k < BATCH; k++) {
+            ring.block[i % RING_BATCHES][k] =
+                take(true, ring.step[(i * BATCH + k) % CROSS_STEPS].size);
+        }
+        atomic_store_explicit(&ring.filled, i + 1, memory_order_release);
+    }
+    wait_until_emptied(first + ring.batches);
+}
+
+static void run_cross(void) {
+    ring.batches = arg_number("batches", 8192);
+    size_t rounds = arg_number("rounds", 10);
+    args_end();
+    ring.total = ring.batches * rounds;
+    ring.step = make_steps(CROSS_STEPS, 1);
+    pthread_t consumer;
+    if (pthread_create(&consumer, NULL, consume, NULL) != 0) {
+        say(2, "cannot start the consumer thread\n");
+        _exit(1);
+    }
+    double ns = best_ns(CLOCK_MONOTONIC, rounds, ring.batches * BATCH, cross_round, NULL);
+    pthread_join(consumer, NULL);
+    print_result("cross", ns);
+}
+
+/*
+ * A lane is a chain of threads, each the heir of the one before: it finds the blocks its
+ * predecessor allocated, replaces them one by one, starts its own successor and exits.
+ */
+struct lane {
+    void **block;
+    const struct step *step;
+    size_t steps;       /* per thread */
+    size_t generations; /* threads still to come in this round */
+    size_t offset;      /* where in the shared list of steps the next thread begins */
+};
+
+enum { LANES_MOST = 16, STEP_LIST = 1 << 14 };
+
+static struct {
+    struct lane lane[LANES_MOST];
+    size_t lanes, generations;
+    sem_t ended; /* raised once per lane when its last thread is through */
+} larson;
+
+static void start_heir(struct lane *lane);
+
+static void *live_as_heir(void *context) {
+    struct lane *lane = context;
+    for (size_t i = 0; i < lane->steps; i++) {
+        const struct step *step = &lane->step[(lane->offset + i) % STEP_LIST];
+        free(lane->block[step->slot]);
+        lane->block[step->slot] = take(true, step->size);
+    }
+    lane->offset += lane->steps;
+    lane->generations--;
+    if (lane->generations > 0) {
+        start_heir(lane);
+    } else {
+        sem_post(&larson.ended);
+    }
+    return NULL;
+}
+
+static void start_heir(struct lane *lane) {
+    pthread_t heir;
+    if (pthread_create(&heir, NULL, live_as_heir, lane) != 0 || pthread_detach(heir) != 0) {
+        say(2, "cannot start a thread\n");
+        _exit(1);
+    }
+}
+
+static void larson_round(void *unused) {
+    (void)unused;
+    for (size_t i = 0; i < larson.lanes; i++) {
+        larson.lane[i].generations = larson.generations;
+        start_heir(&larson.lane[i]);
+    }
+    for (size_t i = 0; i < larson.lanes; i++) {
+        sem_wait(&larson.ended);
+    }
+}
+
+static void run_larson(void) {
+    size_t slots = arg_number("slots", 1000);
+    size_t steps = arg_number("steps", 10000);
+    size_t rounds = arg_number("rounds", 10);
+    larson.lanes = arg_number("lanes", 2);
+    larson.generations = arg_number("generations", 40);
+    args_end();
+    if (larson.lanes > LANES_MOST) {
+        say(2, "larson has at most %d lanes\n", LANES_MOST);
+        _exit(EXIT_USAGE);
+    }
+    const struct step *step = make_steps(STEP_LIST, slots);
+    for (size_t i = 0; i < larson.lanes; i++) {
+        struct lane *lane = &larson.lane[i];
+        *lane = (struct lane){.step = step, .steps = steps, .offset = i * STEP_LIST / LANES_MOST};
+        lane->block = harness_memory(slots * sizeof *lane->block);
+        for (size_t k = 0; k < slots; k++) {
+            lane->block[k] = take(true, step[k % STEP_LIST].size);
+        }
+    }
+    sem_init(&larson.ended, 0, 0);
+    size_t pairs = larson.lanes * larson.generations * steps;
+    print_result("larson", best_ns(CLOCK_MONOTONIC, rounds, pairs, larson_round, NULL));
+}
+
+enum { BUFFERS = 16 };
+
+/*
+ * Grow all buffers in turn, so that none can simply stay at the end of the heap.  Three of four
+ * write all they gained, like a string that is appended to; the fourth writes its last byte only,
+ * like a table that is reserved ahead.
+ */
+static void realloc_round(void *context) {
+    size_t *reallocs = context;
+    char *buffer[BUFFERS] = {NULL};
+    size_t size[BUFFERS] = {0};
+    for (bool growing = true; growing;) {
+        growing = false;
+        for (size_t i = 0; i < BUFFERS; i++) {
+            if (size[i] >= (1 + i % 4) << 20) {
+                continue;
+            }
+            size_t grown = size[i] == 0 ? 16 : size[i] + size[i] * 3 / 10;
+            buffer[i] = realloc(buffer[i], grown);
+            size_t written = i % 4 == 3 ? grown - 1 : size[i];
+            memset(buffer[i] + written, 1, grown - written);
+            size[i] = grown;
+            growing = true;
+            ++*reallocs;
+        }
+    }
+    for (size_t i = 0; i < BUFFERS; i++) {
+        free(buffer[i]);
+    }
+}
+
+static void run_realloc(void) {
+    size_t rounds = arg_number("rounds", 8);
+    args_end();
+    size_t reallocs = 0;
+    double ns = best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, 1, realloc_round, &reallocs);
+    print_result("realloc", ns * (double)rounds / (double)reallocs);
+}
+
+enum { LARGE_SLOTS = 32, LARGE_LEAST = 32 << 10, LARGE_DOUBLINGS = 8 };
+
+struct large {
+    size_t steps;
+    const struct step *step;
+    void *block[LARGE_SLOTS];
+};
+
+static void large_round(void *context) {
+    struct large *large = context;
+    for (size_t i = 0; i < large->steps; i++) {
+        const struct step *step = &large->step[i];
+        free(large->block[step->slot]);
+        char *block = malloc(step->size);
+        for (size_t at = 0; at < step->size; at += TOUCH_BYTES) {
+            block[at] = 1;
+        }
+        large->block[step->slot] = block;
+    }
+}
+
+/* Sizes are spread evenly over the eight doublings from 32 KiB to 8 MiB: mostly small ones. */
+static void run_large(void) {
+    static struct large large;
+    large.steps = arg_number("steps", 400);
+    size_t rounds = arg_number("rounds", 3);
+    args_end();
+    struct step *steps = make_steps(large.steps, LARGE_SLOTS);
+    uint64_t random = ~seed;
+    for (size_t i = 0; i < large.steps; i++) {
+        uint32_t least = (uint32_t)LARGE_LEAST << (rng_next(&random) % LARGE_DOUBLINGS);
+        steps[i].size = least + rng_next(&random) % least;
+    }
+    large.step = steps;
+    double ns = best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, large.steps, large_round, &large);
+    print_result("large", ns);
+}
+
+enum { IDLE_MOST = 1000, IDLE_SIZES = 64, IDLE_STEP = 16 };
+
+static struct { pthread_barrier_t settled, leave; } idle;
+
+static void *use_sizes_and_sleep(void *unused) {
+    void *block[IDLE_SIZES];
+    for (size_t i = 0; i < IDLE_SIZES; i++) {
+        block[i] = take(true, (i + 1) * IDLE_STEP);
+    }
+    for (size_t i = 0; i < IDLE_SIZES; i++) {
+        free(block[i]);
+    }
+    pthread_barrier_wait(&idle.settled);
+    pthread_barrier_wait(&idle.leave);
+    return unused;
+}
+
+static void run_idle(void) {
+    static pthread_t thread[IDLE_MOST];
+    size_t threads = arg_number("threads", 100);
+    args_end();
+    threads = threads < IDLE_MOST ? threads : IDLE_MOST;
+    pthread_barrier_init(&idle.settled, NULL, (unsigned)threads + 1);
+    pthread_barrier_init(&idle.leave, NULL, (unsigned)threads + 1);
+    for (size_t i = 0; i < threads; i++) {
+        if (pthread_create(&thread[i], NULL, use_sizes_and_sleep, NULL) != 0) {
+            say(2, "cannot start thread %zu\n", i);
+            _exit(1);
+        }
+    }
+    pthread_barrier_wait(&idle.settled);
+    usleep(50000); /* Until all of them sleep in the second barrier. */
+    struct memory asleep = read_memory();
+    pthread_barrier_wait(&idle.leave);
+    for (size_t i = 0; i < threads; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    struct memory after = read_memory();
+    say(1, "pattern=idle threads=%zu peak_kib=%zu rss_kib=%zu anon_kib=%zu after_rss_kib=%zu\n",
+        threads, asleep.peak_kib, asleep.rss_kib, asleep.anon_kib, after.rss_kib);
+}
+
+/* Objects are chained through their first word, so that the harness needs no array of pointers. */
+struct link {
+    struct link *next;
+};
+
+static struct link *build_list(size_t count, size_t size) {
+    struct link *list = NULL;
+    for (size_t i = 0; i < count; i++) {
+        struct link *made = malloc(size);
+        made->next = list;
+        list = made;
+    }
+    return list;
+}
+
+/* Free every object of the list but each `keep_each`-th; 0 keeps none.  Returns the kept ones. */
+static struct link *thin_list(struct link *list, size_t keep_each) {
+    struct link *kept = NULL;
+    for (size_t i = 1; list != NULL; i++) {
+        struct link *next = list->next;
+        if (keep_each != 0 && i % keep_each == 0) {
+            list->next = kept;
+            kept = list;
+        } else {
+            free(list);
+        }
+        list = next;
+    }
+    return kept;
+}
+
+static void phase_round(void *context) {
+    size_t bytes = *(size_t *)context;
+    struct link *survivors = thin_list(build_list(bytes / 64, 64), 64);
+    struct link *second = build_list(bytes / 400, 400);
+    thin_list(survivors, 0);
+    thin_list(second, 0);
+}
+
+static void run_phase(void) {
+    size_t bytes = arg_number("bytes", 60000000);
+    size_t idle_ms = arg_number("idle_ms", 0);
+    args_end();
+    size_t pairs = bytes / 64 + bytes / 400;
+    double ns = best_ns(CLOCK_PROCESS_CPUTIME_ID, 1, pairs, phase_round, &bytes);
+    usleep((useconds_t)(idle_ms * 1000));
+    print_result("phase", ns);
+}
+
+static const struct pattern {
+    const char *name;
+    void (*run)(void);
+} patterns[] = {
+    {"hello", run_hello}, {"pair", run_pair},     {"burst", run_burst},     {"churn", run_churn},
+    {"cross", run_cross}, {"larson", run_larson}, {"realloc", run_realloc}, {"large", run_large},
+    {"idle", run_idle},   {"phase", run_phase},
+};
+
+int main(int argc, char **argv) {
+    size_t known = sizeof patterns / sizeof *patterns;
+    if (argc > 1) {
+        bench_begin(argc - 2, argv + 2);
+    }
+    for (size_t i = 0; argc > 1 && i < known; i++) {
+        if (strcmp(argv[1], patterns[i].name) == 0) {
+            patterns[i].run();
+            return 0;
+        }
+    }
+    say(2, "usage: bench_micro PATTERN [key=value ...], PATTERN one of:");
+    for (size_t i = 0; i < known; i++) {
+        say(2, " %s", patterns[i].name);
+    }
+    say(2, "\n");
+    return EXIT_USAGE;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * malloc.c - the malloc family; the fast path starts and ends here.
+ *
+ * A hit costs 15 instructions in malloc and 22 in free, with every free validated: is the address
+ * ours (class byte), is it the start of an object (one multiplication), is it not free already (the
+ * secret in word 1)?  Whatever does not fit (first call, empty or full magazine, large, foreign,
+ * suspicious) finds a record of zeros or a top at its limit and falls into the slow path, which
+ * judges the address exactly.  There is no other test on the fast path, and no counter.
+ *
+ * Errors      errno is set here and nowhere below.
+ * Threads     The fast path writes the caller's own heap only.
+ * Read next   heap/thread.h for the records, heap/heap.c for the slow half, tools/fast_path.py for
+ *             the count.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <tally/tally.h>
+
+#include "api/life.h"
+#include "base/os.h"
+#include "guard/guard.h"
+#include "heap/heap.h"
+
+/* Slow calls of every kind pass here: the process may not have started, the thread may be new. */
+static inline void prepare(void) {
+    if (UNLIKELY(!atomic_load_explicit(&life_is_started, memory_order_acquire))) {
+        life_start();
+    }
+    if (UNLIKELY(tls.self != NULL && !tls.registered)) {
+        tls.registered = 1;
+        life_register_thread();
+    }
+}
+
+/* ---------------------------------------------------------------- malloc */
+
+static COLD void *fail(int error) {
+    errno = error;
+    return NULL;
+}
+
+static COLD void *malloc_slower(size_t size) {
+    bool zeroed;
+    prepare();
+    void *object = size <= PTRDIFF_MAX ? heap_alloc(size, &zeroed) : NULL;
+    return LIKELY(object != NULL) ? object : fail(ENOMEM);
+}
+
+/* An empty magazine, most of the time, or a size the table does not know. */
+static __attribute__((noinline)) void *malloc_slow(size_t size) {
+    void *object = size <= SMALL_MAX ? heap_alloc_cached(size) : NULL;
+    return LIKELY(object != NULL) ? object : malloc_slower(size);
+}
+
+EXPORT void *tally_malloc(size_t size) {
+    if (UNLIKELY(size > TABLE_MAX)) {
+        return malloc_slow(size);
+    }
+    struct hot *hot = tls.hot;
+    size_t class4 = hot->tab[((uint32_t)size + 15) / 16];
+    uintptr_t take = thread_record(hot, &class4)->take;
+    if (UNLIKELY(magazine_take_is_empty(take))) {
+        return malloc_slow(size);
+    }
+    void *object = magazine_pop(&thread_record(hot, &class4)->take, take);
+    if (CHECKED) {
+        slab_set_word1(object, 0);
+    }
+    return object;
+}
+
+/* ---------------------------------------------------------------- free */
+
+static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
+    struct heap_object object = heap_look(pointer);
+    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
+        guard_refuse(function, pointer, &object);
+    }
+}
+
+static COLD void free_slower(void *pointer) {
+    if (pointer == NULL) {
+        return;
+    }
+    prepare();
+    free_checked(pointer, "free");
+}
+
+/* A full magazine, most of the time. */
+static __attribute__((noinline)) void free_slow(void *pointer) {
+    if (UNLIKELY(!heap_free_cached(pointer))) {
+        free_slower(pointer);
+    }
+}
+
+static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
+    if (pointer == NULL) {
+        return;
+    }
+    prepare();
+    struct heap_object object = heap_look(pointer);
+    if (object.verdict == HEAP_LIVE && object.size != heap_size_for(size, 1)) {
+        guard_refuse_size("free_sized", pointer, &object, size, heap_size_for(size, 1));
+    }
+    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
+        guard_refuse("free_sized", pointer, &object);
+    }
+}
+
+/*
+ * Keeps `pointer` in the caller's magazine if all checks pass and there is room.  The address is
+ * looked up whatever it is: the class map answers 0 for all that is not a published small object,
+ * and record 0 has limit 0.
+ */
+static inline bool free_fast(void *pointer, struct hot *hot, size_t class4) {
+    uint32_t offset = (uint32_t)(uintptr_t)pointer & thread_record(hot, &class4)->mask;
+    uint32_t product = offset * thread_record(hot, &class4)->mult;
+    if (UNLIKELY(CHECKED ? product >= thread_record(hot, &class4)->limit : class4 == 0)) {
+        return false;
+    }
+    uint64_t secret = hot->secret;
+    if (UNLIKELY(CHECKED && slab_word1(pointer) == secret)) {
+        return false;
+    }
+    uintptr_t give = thread_record(hot, &class4)->give;
+    if (UNLIKELY(magazine_give_is_full(give))) {
+        return false;
+    }
+    if (CHECKED) {
+        slab_set_word1(pointer, secret);
+    }
+    magazine_push(&thread_record(hot, &class4)->give, give, pointer);
+    return true;
+}
+
+EXPORT void tally_free(void *pointer) {
+    if (UNLIKELY(!free_fast(pointer, tls.hot, classmap_get((uintptr_t)pointer)))) {
+        free_slow(pointer);
+    }
+}
+
+EXPORT void tally_free_sized(void *pointer, size_t size) {
+    struct hot *hot = tls.hot;
+    size_t class4 = classmap_get((uintptr_t)pointer);
+    if (UNLIKELY(size > TABLE_MAX || hot->tab[((uint32_t)size + 15) / 16] != class4 ||
+                 !free_fast(pointer, hot, class4))) {
+        free_sized_slow(pointer, size);
+    }
+}
+
+EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t size) {
+    if (pointer == NULL) {
+        return;
+    }
+    prepare();
+    struct heap_object object = heap_look(pointer);
+    size_t expected = heap_size_for(size, alignment);
+    if (object.verdict == HEAP_LIVE && object.size != expected) {
+        guard_refuse_size("free_aligned_sized", pointer, &object, size, expected);
+    }
+    free_checked(pointer, "free_aligned_sized");
+}
+
+/* ---------------------------------------------------------------- calloc, realloc */
+
+EXPORT void *tally_calloc(size_t count, size_t size) {
+    size_t bytes;
+    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)) {
+        return fail(ENOMEM);
+    }
+    if (bytes <= SMALL_MAX) {
+        void *object = tally_malloc(bytes);
+        return LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
+    }
+    prepare();
+    bool zeroed;
+    void *object = heap_alloc(bytes, &zeroed);
+    if (object == NULL) {
+        return fail(ENOMEM);
+    }
+    return zeroed ? object : memset(object, 0, bytes);
+}
+
+/* The object behind a pointer the program wants to resize or measure; ends the process if it is not
+ * a live one. */
+static struct heap_object look_or_refuse(void *pointer, const char *function) {
+    prepare();
+    struct heap_object object = heap_look(pointer);
+    if (UNLIKELY(object.verdict != HEAP_LIVE)) {
+        guard_refuse(function, pointer, &object);
+    }
+    return object;
+}
+
+static bool resize_in_place(const struct heap_object *object, size_t size) {
+    if (object->size_class != 0) {
+        return size <= SMALL_MAX && size_class_of(size) == object->size_class;
+    }
+    return size > SMALL_MAX && heap_resize(object, size);
+}
+
+EXPORT void *tally_realloc(void *pointer, size_t size) {
+    if (pointer == NULL) {
+        return tally_malloc(size);
+    }
+    struct heap_object object = look_or_refuse(pointer, "realloc");
+    if (size == 0) {
+        free_checked(pointer, "realloc");
+        return NULL;
+    }
+    if (UNLIKELY(size > PTRDIFF_MAX)) {
+        return fail(ENOMEM);
+    }
+    if (resize_in_place(&object, size)) {
+        return pointer;
+    }
+    void *moved = tally_malloc(size);
+    if (moved != NULL) {
+        memcpy(moved, pointer, min_size(size, object.size));
+        free_checked(pointer, "realloc");
+    }
+    return moved;
+}
+
+EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
+    size_t bytes;
+    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
+        return fail(ENOMEM);
+    }
+    return tally_realloc(pointer, bytes);
+}
+
+/* ---------------------------------------------------------------- aligned requests */
+
+static void *alloc_aligned(size_t alignment, size_t size) {
+    prepare();
+    if (UNLIKELY(size > PTRDIFF_MAX)) {
+        return NULL;
+    }
+    return heap_alloc_aligned(size, max_size(alignment, SMALLEST));
+}
+
+EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment) || alignment < sizeof(void *)) {
+        return EINVAL;
+    }
+    void *object = alloc_aligned(alignment, size);
+    if (object == NULL) {
+        return ENOMEM;
+    }
+    *result = object;
+    return 0;
+}
+
+EXPORT void *tally_aligned_alloc(size_t alignment, size_t size) {
+    if (!is_power_of_two(alignment)) {
+        return fail(EINVAL);
+    }
+    void *object = alloc_aligned(alignment, size);
+    return object != NULL ? object : fail(ENOMEM);
+}
+
+/* An alignment that is no power of two is rounded up, as glibc does. */
+EXPORT void *tally_memalign(size_t alignment, size_t size) {
+    if (alignment > (size_t)1 << 63) {
+        return fail(EINVAL);
+    }
+    size_t rounded = SMALLEST;
+    while (rounded < alignment) {
+        rounded *= 2;
+    }
+    void *object = alloc_aligned(rounded, size);
+    return object != NULL ? object : fail(ENOMEM);
+}
+
+EXPORT void *tally_valloc(size_t size) {
+    prepare();
+    return tally_memalign(os_facts.page_bytes, size);
+}
+
+EXPORT void *tally_pvalloc(size_t size) {
+    prepare();
+    if (size > PTRDIFF_MAX) {
+        return fail(ENOMEM);
+    }
+    return tally_memalign(os_facts.page_bytes, align_up(max_size(size, 1), os_facts.page_bytes));
+}
+
+EXPORT size_t tally_usable_size(void *pointer) {
+    return pointer != NULL ? look_or_refuse(pointer, "malloc_usable_size").size : 0;
+}
+
+/* ---------------------------------------------------------------- libc's names */
+
+#if TALLY_OVERRIDE
+#if __has_attribute(                                                                               \
+    copy) /* gcc compares the attributes of an alias, clang does not know the word */
+#define SAME_AS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
+#else
+#define SAME_AS(name) __attribute__((alias(#name), visibility("default")))
+#endif
+extern void *malloc(size_t) SAME_AS(tally_malloc);
+extern void free(void *) SAME_AS(tally_free);
+extern void cfree(void *) SAME_AS(tally_free);
+extern void *calloc(size_t, size_t) SAME_AS(tally_calloc);
+extern void *realloc(void *, size_t) SAME_AS(tally_realloc);
+extern void *reallocarray(void *, size_t, size_t) SAME_AS(tally_reallocarray);
+extern int posix_memalign(void **, size_t, size_t) SAME_AS(tally_posix_memalign);
+extern void *aligned_alloc(size_t, size_t) SAME_AS(tally_aligned_alloc);
+extern void *memalign(size_t, size_t) SAME_AS(tally_memalign);
+extern void *valloc(size_t) SAME_AS(tally_valloc);
+extern void *pvalloc(size_t) SAME_AS(tally_pvalloc);
+extern size_t malloc_usable_size(void *) SAME_AS(tally_usable_size);
+extern void free_sized(void *, size_t) SAME_AS(tally_free_sized);
+extern void free_aligned_sized(void *, size_t, size_t) SAME_AS(tally_free_aligned_sized);
+/* Names that static links and old binaries ask for. */
+extern void *__libc_malloc(size_t) SAME_AS(tally_malloc);
+extern void __libc_free(void *) SAME_AS(tally_free);
+extern void __libc_cfree(void *) SAME_AS(tally_free);
+extern void *__libc_calloc(size_t, size_t) SAME_AS(tally_calloc);
+extern void *__libc_realloc(void *, size_t) SAME_AS(tally_realloc);
+extern void *__libc_memalign(size_t, size_t) SAME_AS(tally_memalign);
+extern void *__libc_valloc(size_t) SAME_AS(tally_valloc);
+extern void *__libc_pvalloc(size_t) SAME_AS(tally_pvalloc);
+extern int __posix_memalign(void **, size_t, size_t) SAME_AS(tally_posix_memalign);
+#endif

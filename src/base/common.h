@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * common.h - the few words every file uses: attributes, alignment arithmetic, branch hints.
+ *
+ * Everything here is arithmetic on values: nothing allocates, nothing can fail.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define COLD __attribute__((noinline, cold))
+#define EXPORT __attribute__((visibility("default")))
+/* For variables the fast paths read: without it each costs one more instruction to address. */
+#define HIDDEN __attribute__((visibility("hidden")))
+#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
+
+#ifndef DEBUG_BUILD
+#define DEBUG_BUILD 0
+#endif
+#ifndef TALLY_CHECK
+#define TALLY_CHECK 1
+#endif
+
+/* Build flavours are enum constants and not #if, so that all code is always compiled. */
+enum { DEBUG = DEBUG_BUILD, CHECKED = TALLY_CHECK };
+
+enum { CACHE_LINE = 64 };
+
+static inline uintptr_t align_down(uintptr_t value, uintptr_t power_of_two) {
+    return value & ~(power_of_two - 1);
+}
+
+static inline uintptr_t align_up(uintptr_t value, uintptr_t power_of_two) {
+    return (value + power_of_two - 1) & ~(power_of_two - 1);
+}
+
+static inline bool is_power_of_two(uintptr_t value) {
+    return value != 0 && (value & (value - 1)) == 0;
+}
+
+static inline size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+static inline size_t max_size(size_t a, size_t b) {
+    return a > b ? a : b;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock.c - taking, sleeping on and handing over the lock of lock.h.
+ *
+ * A contender spins briefly, because holders work for about a microsecond, and then sleeps: a
+ * real-time thread must not spin against a holder it keeps from running.
+ */
+#include "base/lock.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+enum { SPINS = 100 };
+
+_Atomic uint32_t lock_generation;
+
+/* Debug builds only: a bit per rank this thread holds. */
+static __thread uint32_t held_ranks;
+
+void lock_note_acquired(const struct lock *lock) {
+    ensure(held_ranks >> lock->rank == 0);
+    held_ranks |= 1u << lock->rank;
+}
+
+void lock_note_released(const struct lock *lock) {
+    ensure(held_ranks & 1u << lock->rank);
+    held_ranks &= ~(1u << lock->rank);
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
+    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    uint32_t keep = 0;
+    for (unsigned spins = 0;;) {
+        uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
+        bool current = word >> LOCK_GENERATION_SHIFT == now >> LOCK_GENERATION_SHIFT;
+        if (!current || !(word & LOCK_LOCKED)) {
+            /* Acquire pairs with the release of the last holder. */
+            uint32_t taken = (current ? word : now) | LOCK_LOCKED | keep;
+            if (atomic_compare_exchange_weak_explicit(&lock->word, &word, taken,
+                                                      memory_order_acquire, memory_order_relaxed)) {
+                return !current && word & LOCK_LOCKED ? LOCK_ABANDONED : LOCK_SOUND;
+            }
+        } else if (spins < SPINS) {
+            spins++;
+            relax();
+        } else if (word & LOCK_WAITERS || atomic_compare_exchange_weak_explicit(
+                                              &lock->word, &word, word | LOCK_WAITERS,
+                                              memory_order_relaxed, memory_order_relaxed)) {
+            os_wait(&lock->word, word | LOCK_WAITERS);
+            /* Others may sleep as well: keep the mark, a wake too many is harmless. */
+            keep = LOCK_WAITERS;
+        }
+    }
+}
+
+COLD void lock_wake(struct lock *lock) {
+    os_wake(&lock->word);
+}
+
+void lock_forked(void) {
+    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    atomic_store_explicit(&lock_generation, now + (1u << LOCK_GENERATION_SHIFT),
+                          memory_order_relaxed);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock.h - a futex lock that survives fork, with a rank.
+ *
+ *      word    generation (30 bits) | waiters | locked
+ *
+ * Nobody holds an allocator lock across fork on purpose, but another thread may hold one at that
+ * moment and then does not exist in the child.  The word carries the fork generation: a locked word
+ * of an older generation has no holder, so it is taken over and the caller is told to repair.
+ *
+ * Threads     Locks are taken in ascending rank, at most one per rank.  Debug builds check it.
+ * Invariant   While a lock is held nothing outside the library is called.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/common.h"
+
+/* The order in which locks may be nested; the smaller is taken first. */
+enum lock_rank {
+    RANK_START,    /* initialising the process */
+    RANK_THREADS,  /* the list of thread heaps */
+    RANK_BIN,      /* the slabs of one class in one arena; never two */
+    RANK_DEPOT,    /* waiting objects of one class */
+    RANK_POOL,     /* the pool of empty depot blocks */
+    RANK_PAGES,    /* the page heap */
+    RANK_METADATA, /* our own memory; a leaf */
+};
+
+struct lock {
+    _Atomic uint32_t word;
+    uint32_t rank;
+};
+
+/* What the caller finds behind the lock. */
+enum lock_found {
+    LOCK_SOUND,
+    LOCK_ABANDONED, /* the holder vanished in a fork: rebuild before use */
+};
+
+enum { LOCK_LOCKED = 1, LOCK_WAITERS = 2, LOCK_GENERATION_SHIFT = 2 };
+
+/* The generation, shifted; changes only in a forked child. */
+extern _Atomic uint32_t lock_generation HIDDEN;
+
+/* The parts of acquire and release that few calls need. */
+enum lock_found lock_acquire_slowly(struct lock *lock);
+void lock_wake(struct lock *lock);
+void lock_note_acquired(const struct lock *lock);
+void lock_note_released(const struct lock *lock);
+
+static inline enum lock_found lock_acquire(struct lock *lock) {
+    uint32_t free_word = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    enum lock_found found = LOCK_SOUND;
+    /* Acquire pairs with the release in lock_release. */
+    if (UNLIKELY(!atomic_compare_exchange_strong_explicit(
+            &lock->word, &free_word, free_word | LOCK_LOCKED, memory_order_acquire,
+            memory_order_relaxed))) {
+        found = lock_acquire_slowly(lock);
+    }
+    if (DEBUG) {
+        lock_note_acquired(lock);
+    }
+    return found;
+}
+
+static inline void lock_release(struct lock *lock) {
+    if (DEBUG) {
+        lock_note_released(lock);
+    }
+    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    /* Release publishes what the holder wrote. */
+    uint32_t word = atomic_exchange_explicit(&lock->word, now, memory_order_release);
+    if (UNLIKELY(word & LOCK_WAITERS)) {
+        lock_wake(lock);
+    }
+}
+
+static inline bool lock_is_held(const struct lock *lock) {
+    return atomic_load_explicit(&lock->word, memory_order_relaxed) & LOCK_LOCKED;
+}
+
+/* In the child of a fork: from now on, locks held by others count as abandoned. */
+void lock_forked(void);

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * opt.c - reads configuration text: key:value pairs separated by commas.
+ *
+ * Runs during the first allocation of the process, so it uses no memory but the stack and never
+ * ends the program: what cannot be understood is said in one line and skipped.
+ *
+ * Read next   options.def, the table of all options.
+ */
+#include "base/opt.h"
+
+#include "base/fmt.h"
+#include "base/log.h"
+#include "base/os.h"
+
+enum option_type { U64, BOOL };
+
+struct row {
+    const char *name;
+    enum option_type type;
+    uint64_t initial;
+    uint64_t least;
+    uint64_t most;
+    uint64_t *field;
+};
+
+struct options opt;
+
+#define OPTION(name, type, initial, least, most, help)                                             \
+    {#name, type, initial, least, most, &opt.name},
+static const struct row rows[] = {
+#include "base/options.def"
+};
+#undef OPTION
+
+/* A piece of the configuration text. */
+struct span {
+    const char *start;
+    size_t length;
+};
+
+/* Warnings quote user text; a long one is cut here, not in the middle of our sentence. */
+struct quoted {
+    char text[80];
+};
+
+static struct quoted quote(struct span span) {
+    struct quoted out;
+    size_t n = min_size(span.length, sizeof(out.text) - 1);
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)span.start[i];
+        out.text[i] = c >= ' ' && c < 127 ? (char)c : '?';
+    }
+    out.text[n] = '\0';
+    return out;
+}
+
+static bool span_equals(struct span span, const char *text) {
+    size_t i = 0;
+    while (i < span.length && text[i] != '\0' && text[i] == span.start[i]) {
+        i++;
+    }
+    return i == span.length && text[i] == '\0';
+}
+
+static const struct row *find_row(struct span key) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (span_equals(key, rows[i].name)) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static bool parse_value(const struct row *row, struct span value, uint64_t *number) {
+    if (row->type == BOOL) {
+        *number = span_equals(value, "true");
+        return *number || span_equals(value, "false");
+    }
+    return fmt_parse_number(value.start, value.length, number) && *number >= row->least &&
+           *number <= row->most;
+}
+
+static void apply(struct span key, struct span value, const char *source) {
+    const struct row *row = find_row(key);
+    uint64_t number;
+    if (row == NULL) {
+        log_warning("unknown option '%s' in %s is ignored", quote(key).text, source);
+    } else if (!parse_value(row, value, &number)) {
+        log_warning("invalid value '%s' for option '%s' in %s is ignored", quote(value).text,
+                    row->name, source);
+    } else {
+        *row->field = number;
+    }
+}
+
+/* The text up to the first of the two stop characters. */
+static struct span take_until(const char *text, char stop, char other_stop) {
+    size_t n = 0;
+    while (text[n] != '\0' && text[n] != stop && text[n] != other_stop) {
+        n++;
+    }
+    return (struct span){text, n};
+}
+
+void opt_parse(const char *text, const char *source) {
+    while (*text != '\0') {
+        struct span key = take_until(text, ':', ',');
+        const char *after = text + key.length;
+        struct span value = {after, 0};
+        if (*after == ':') {
+            value = take_until(after + 1, ',', ',');
+            after = value.start + value.length;
+        }
+        if (key.length > 0 || value.length > 0) {
+            apply(key, value, source);
+        }
+        text = *after == ',' ? after + 1 : after;
+    }
+}
+
+void opt_init(void) {
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        *rows[i].field = rows[i].initial;
+    }
+    static const char *const sources[] = {"MALLOC_CONF", "TALLY_CONF"};
+    for (size_t i = 0; i < 2 && !os_facts.secure; i++) {
+        const char *text = os_environment(sources[i]);
+        if (text != NULL) {
+            opt_parse(text, sources[i]);
+        }
+    }
+}

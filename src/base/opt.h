@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * opt.h - the options of options.def as one struct.
+ */
+#pragma once
+
+#include "base/common.h"
+
+#define OPTION(name, type, initial, least, most, help) uint64_t name;
+struct options {
+#include "base/options.def"
+};
+#undef OPTION
+
+/* Fixed once opt_init() has returned. */
+extern struct options opt HIDDEN;
+
+/*
+ * Sets every option to its default, then reads MALLOC_CONF and TALLY_CONF (the latter wins), unless
+ * the process is set-uid or the like.  A malformed or unknown entry is one warning line; the rest
+ * still applies.
+ */
+void opt_init(void);
+
+/* Applies one configuration text; `source` names it in warnings. */
+void opt_parse(const char *text, const char *source);

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * os_linux.c - the kernel as the library sees it, on Linux.
+ *
+ * System calls are issued by hand.  libc's wrappers would be cancellation points, would touch
+ * errno (free must leave it alone), and may be replaced by a program or a library that allocates
+ * inside them.  The two exceptions, getauxval and sched_getcpu, read memory the loader prepared.
+ *
+ * Read next   os.h for the contracts.
+ */
+#define _GNU_SOURCE /* sched_getcpu */
+#include "base/os.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+struct os_facts os_facts;
+
+#if defined(__x86_64__)
+static long raw_call(long number, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    return result;
+}
+#elif defined(__aarch64__)
+static long raw_call(long number, long a, long b, long c, long d, long e, long f) {
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    register long x3 __asm__("x3") = d;
+    register long x4 __asm__("x4") = e;
+    register long x5 __asm__("x5") = f;
+    __asm__ volatile("svc 0"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
+                     : "memory");
+    return x0;
+}
+#else
+#error "tally knows the system calls of x86-64 and aarch64 only"
+#endif
+
+/* ---------------------------------------------------------------- start-up facts */
+
+extern char **environ __attribute__((weak));
+extern void *__libc_stack_end __attribute__((weak));
+
+/*
+ * The environment as the kernel laid it on the first stack: argc, argv..., 0, envp..., 0.  It is
+ * there before libc assigns `environ`, and our first call may come from the loader itself.
+ */
+static char **find_environment(void) {
+    if (&environ != NULL && environ != NULL) {
+        return environ;
+    }
+    if (&__libc_stack_end == NULL || __libc_stack_end == NULL) {
+        return NULL;
+    }
+    long argc = *(long *)__libc_stack_end;
+    char **argv = (char **)__libc_stack_end + 1;
+    return argc >= 0 && argc < 1 << 20 && argv[argc] == NULL ? argv + argc + 1 : NULL;
+}
+
+const char *os_environment(const char *name) {
+    char **entry = find_environment();
+    for (; entry != NULL && *entry != NULL; entry++) {
+        const char *text = *entry;
+        size_t i = 0;
+        while (name[i] != '\0' && text[i] == name[i]) {
+            i++;
+        }
+        if (name[i] == '\0' && text[i] == '=') {
+            return text + i + 1;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t count_cpus(void) {
+    uint64_t mask[128] = {0};
+    long bytes = raw_call(SYS_sched_getaffinity, 0, sizeof(mask), (long)mask, 0, 0, 0);
+    uint32_t cpus = 0;
+    for (long i = 0; i < bytes / 8; i++) {
+        cpus += (uint32_t)__builtin_popcountll(mask[i]);
+    }
+    return cpus > 0 ? cpus : 1;
+}
+
+static bool address_space_is_limited(void) {
+    struct rlimit limit;
+    long failed = raw_call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
+    return failed == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+void os_init(void) {
+    unsigned long page = getauxval(AT_PAGESZ);
+    os_facts.page_bytes = page != 0 ? page : 4096;
+    const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM);
+    os_facts.random = UINT64_C(0x9e3779b97f4a7c15);
+    for (int i = 0; random != NULL && i < 8; i++) {
+        os_facts.random = os_facts.random << 8 | (os_facts.random >> 56 ^ random[i]);
+    }
+    os_facts.secure = getauxval(AT_SECURE) != 0;
+    os_facts.address_space_limited = address_space_is_limited();
+    os_facts.cpus = count_cpus();
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void *map(void *hint, size_t bytes, int protection, int flags) {
+    long result = raw_call(SYS_mmap, (long)hint, (long)bytes, protection,
+                           MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+void *os_map(size_t bytes) {
+    return map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+}
+
+void *os_reserve(void *hint, size_t bytes) {
+    return map(hint, bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+/* Reservations are left out of core files: they would only make them slow to write and to read. */
+void *os_reserve_readable(size_t bytes) {
+    void *start = map(NULL, bytes, PROT_READ, MAP_NORESERVE);
+    if (start != NULL) {
+        raw_call(SYS_madvise, (long)start, (long)bytes, MADV_DONTDUMP, 0, 0, 0);
+    }
+    return start;
+}
+
+int os_commit(void *start, size_t bytes) {
+    return (int)raw_call(SYS_mprotect, (long)start, (long)bytes, PROT_READ | PROT_WRITE, 0, 0, 0);
+}
+
+int os_unmap(void *start, size_t bytes) {
+    return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
+}
+
+int os_purge(void *start, size_t bytes) {
+    long result;
+    do {
+        result = raw_call(SYS_madvise, (long)start, (long)bytes, MADV_DONTNEED, 0, 0, 0);
+    } while (result == -EAGAIN);
+    return (int)result;
+}
+
+/* ---------------------------------------------------------------- threads */
+
+void os_wait(_Atomic uint32_t *word, uint32_t expected) {
+    raw_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, expected, 0, 0, 0);
+}
+
+void os_wake(_Atomic uint32_t *word) {
+    raw_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+uint32_t os_current_cpu(void) {
+    int cpu = sched_getcpu();
+    return cpu > 0 ? (uint32_t)cpu : 0;
+}
+
+/* ---------------------------------------------------------------- last words */
+
+void os_write(int fd, const char *text, size_t length) {
+    while (length > 0) {
+        long written = raw_call(SYS_write, fd, (long)text, (long)length, 0, 0, 0);
+        if (written == -EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return;
+        }
+        text += written;
+        length -= (size_t)written;
+    }
+}
+
+static void raise_abort(void) {
+    long pid = raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    long tid = raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+    raw_call(SYS_tgkill, pid, tid, SIGABRT, 0, 0, 0);
+}
+
+/* The kernel's own layout of a signal action; libc's differs and needs a restorer. */
+struct kernel_action {
+    void *handler;
+    unsigned long flags;
+    void *restorer;
+    uint64_t mask;
+};
+
+void os_abort(void) {
+    uint64_t abort_only = UINT64_C(1) << (SIGABRT - 1);
+    raw_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&abort_only, 0, sizeof(abort_only), 0, 0);
+    raise_abort();
+    /* The program's handler returned, or the signal was ignored: insist. */
+    struct kernel_action standard = {0};
+    raw_call(SYS_rt_sigaction, SIGABRT, (long)&standard, 0, sizeof(abort_only), 0, 0);
+    raise_abort();
+    __builtin_trap();
+}

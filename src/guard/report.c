@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * report.c - one readable sentence about a misuse, then the end.
+ *
+ * The heap has proved the verdict before this is called; here it is only put into words.  Each
+ * sentence has a program in test/misuse that makes it appear.
+ *
+ * Threads     No lock is held and none is taken.
+ */
+#include "guard/guard.h"
+
+#include "base/log.h"
+
+void guard_refuse(const char *function, const void *address, const struct heap_object *object) {
+    switch (object->verdict) {
+    case HEAP_DOUBLE_FREE:
+        fatal("%s(%p): the %zu-byte object is already free", function, address, object->size);
+    case HEAP_NEVER_ALLOCATED:
+        fatal("%s(%p): this %zu-byte object was never allocated", function, address, object->size);
+    case HEAP_INTERIOR:
+        fatal("%s(%p): not the start of an object: %zu bytes into the %zu-byte object at %p",
+              function, address, (uintptr_t)address - object->base, object->size,
+              (void *)object->base);
+    case HEAP_SLAB_END:
+        fatal("%s(%p): no object is here: behind the last %zu-byte object of a slab", function,
+              address, object->size);
+    case HEAP_FREE_PAGES:
+        fatal("%s(%p): no object is here: this memory of the heap is free", function, address);
+    case HEAP_FOREIGN:
+        fatal("%s(%p): not memory of this heap", function, address);
+    case HEAP_LIVE:
+        break;
+    }
+    /* It was live when we looked and is not any more: two threads freed it at once. */
+    fatal("%s(%p): the %zu-byte object is already free", function, address, object->size);
+}
+
+void guard_refuse_size(const char *function, const void *address, const struct heap_object *object,
+                       size_t size, size_t expected) {
+    fatal("%s(%p, %zu): wrong size: the object has %zu bytes, one of that size would have %zu",
+          function, address, size, object->size, expected);
+}

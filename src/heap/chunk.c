@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * chunk.c - searching 128 bits.
+ *
+ * A run of n set bits is found by and-ing the map with itself shifted: after shifts that sum up to
+ * n - 1, a bit is left exactly where a run of n starts.
+ *
+ * Threads     Pure functions of their arguments.
+ */
+#include "heap/chunk.h"
+
+#include "base/log.h"
+
+static unsigned lowest_unit(unit_map map) {
+    uint64_t low = (uint64_t)map;
+    uint64_t high = (uint64_t)(map >> 64);
+    if (low != 0) {
+        return bits_lowest(low);
+    }
+    return high != 0 ? 64 + bits_lowest(high) : CHUNK_UNITS;
+}
+
+unsigned chunk_count_units(unit_map map) {
+    return (unsigned)(__builtin_popcountll((uint64_t)map) +
+                      __builtin_popcountll((uint64_t)(map >> 64)));
+}
+
+/* A bit at every multiple of `alignment`. */
+static unit_map aligned_positions(unsigned alignment) {
+    unit_map positions = 1;
+    for (unsigned step = alignment; step < CHUNK_UNITS; step *= 2) {
+        positions |= positions << step;
+    }
+    return positions;
+}
+
+static unit_map run_starts(unit_map map, unsigned count) {
+    while (count > 1) {
+        unsigned half = count / 2;
+        map &= map >> half;
+        count -= half;
+    }
+    return map;
+}
+
+unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment) {
+    assert(count >= 1 && count <= CHUNK_UNITS);
+    return lowest_unit(run_starts(map, count) & aligned_positions(alignment));
+}
+
+int chunk_free_order(const struct chunk *chunk) {
+    unit_map blocks = ~chunk->used; /* a bit at the start of each free block of `size` units */
+    int order = -1;
+    for (unsigned size = 1; blocks != 0; size *= 2) {
+        order++;
+        if (size == CHUNK_UNITS) {
+            break;
+        }
+        blocks &= blocks >> size & aligned_positions(size * 2);
+    }
+    return order;
+}
+
+unsigned chunk_next_run(unit_map map, unsigned *first) {
+    if (*first >= CHUNK_UNITS) {
+        return 0;
+    }
+    unsigned start = lowest_unit(map >> *first << *first);
+    if (start == CHUNK_UNITS) {
+        return 0;
+    }
+    *first = start;
+    unit_map rest = ~map >> start << start;
+    return lowest_unit(rest) - start;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * chunk.h - 2 MiB of the heap as 128 units, and what stands in each run of units.
+ *
+ *      addresses   |unit 0 |unit 1 |unit 2 |unit 3 |  ...  |unit 127|      2 MiB, aligned
+ *      used            1       1       1       0               0
+ *      touched         1       1       1       1               0           0: reads as zeros
+ *      first           0       1       1      255             255
+ *      span[]        slab    large   (unused)
+ *                  1 unit   2 units
+ *
+ * All of this lies in our own memory and none of it in the chunk, so a stray write of the program
+ * cannot reach it, and units are naturally aligned.  A run of units with one owner is a span: a slab
+ * of small objects, or one large object.  The span of a run is the element of its first unit.
+ *
+ * Threads     used, touched and first change under the page heap's lock; a span belongs to its
+ *             owner (a bin's lock, or whoever holds the large object).  Lookups take no lock: they
+ *             are made for addresses the caller owns, or end in a refusal.
+ * Invariant   used[u] == (first[u] != UNIT_FREE); free and touched means dirty.
+ */
+#pragma once
+
+#include "heap/pairing.h"
+#include "heap/size_class.h"
+
+enum {
+    LG_UNIT = 14, /* also the granule of the class map */
+    UNIT_BYTES = 1 << LG_UNIT,
+    CHUNK_UNITS = 128,
+    LG_CHUNK = 21,
+    CHUNK_BYTES = 1 << LG_CHUNK,
+    UNIT_FREE = 255, /* in chunk.first */
+};
+
+/* One bit per unit. */
+typedef unsigned __int128 unit_map;
+
+enum span_kind {
+    SPAN_NONE,
+    SPAN_SLAB,
+    SPAN_LARGE,
+    SPAN_CONTINUED, /* the part of a large span in a later chunk; base leads to the whole */
+};
+
+/*
+ * The owner of a run of units.  For a slab, ncarved == ones(bits) + objects handed out, and bits at
+ * and past ncarved are 0; the first line is all that refill and drain touch for objects of 64 bytes
+ * and more.
+ */
+struct span {
+    uintptr_t base;
+    int16_t nout;        /* slab: objects handed out, plus SLAB_APART while not in its bin's set */
+    uint16_t ncarved;    /* slab: objects whose memory was prepared; the rest never was used */
+    uint16_t arena;      /* slab: the arena whose bin owns it */
+    uint8_t size_class;  /* slab */
+    uint8_t kind;        /* enum span_kind; arena, class and kind are compared as one word */
+    uint64_t slow_frees; /* slab: frees that found their granule not published */
+    size_t bytes;        /* large: usable bytes */
+    uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
+    struct pairing_node node;         /* slab: in its bin, by address */
+};
+
+struct chunk {
+    uintptr_t base;
+    unit_map used;
+    unit_map touched;
+    struct pairing_node node; /* in a bucket of the page heap, or in its set of free runs */
+    uint32_t run;             /* free chunks: length of the run, in its first and last chunk */
+    uint8_t starts_run;       /* `node` is in the set of free runs */
+    uint8_t bucket;           /* the bucket `node` is in, plus 1; 0 = none */
+    uint8_t is_dirty;         /* in the queue of chunks with dirty units */
+    struct chunk *next_dirty;
+    uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
+    struct span span[CHUNK_UNITS];
+};
+
+static inline unsigned chunk_unit(uintptr_t address) {
+    return (unsigned)(address >> LG_UNIT) % CHUNK_UNITS;
+}
+
+static inline unit_map chunk_units(unsigned first, unsigned count) {
+    unit_map ones = count >= CHUNK_UNITS ? ~(unit_map)0 : ((unit_map)1 << count) - 1;
+    return ones << first;
+}
+
+unsigned chunk_count_units(unit_map map);
+
+/* First unit of the lowest run of `count` set bits starting at a multiple of `alignment` (a power of
+ * two), or CHUNK_UNITS when there is none. */
+unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment);
+
+/* Largest k such that 2^k naturally aligned units are free; -1 when none is. */
+int chunk_free_order(const struct chunk *chunk);
+
+/* The next maximal run of set bits at or after `*first`; its length, 0 when there is none. */
+unsigned chunk_next_run(unit_map map, unsigned *first);

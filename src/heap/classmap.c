@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * classmap.c - reserves the class map and opens it piece by piece as the heap grows.
+ *
+ * Read next   classmap.h for the layout and the promise to readers.
+ */
+#include "heap/classmap.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "heap/meta.h"
+
+/* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
+enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT), ADDRESS_BITS = 47 };
+static const size_t map_bytes = (size_t)1 << 32;
+
+/* What the map points to before start, and for ever in window mode: free may be the first call. */
+static _Atomic uint8_t zero_byte;
+
+_Atomic uint8_t *classmap = &zero_byte;
+uint32_t classmap_mask = 0;
+_Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
+
+void classmap_init(bool windowed) {
+    void *map = windowed ? NULL : os_reserve_readable(map_bytes);
+    if (map != NULL) {
+        classmap = map;
+        classmap_mask = UINT32_MAX;
+    }
+}
+
+bool classmap_is_windowed(void) {
+    return classmap_mask == 0;
+}
+
+static bool open_piece(uintptr_t base) {
+    if (classmap_is_windowed()) {
+        return true;
+    }
+    uint32_t first = (uint32_t)(align_down(base, UINT64_C(1) << LG_TABLE_LEAF) >> LG_UNIT);
+    return os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
+}
+
+bool classmap_cover(uintptr_t base) {
+    if (base >> ADDRESS_BITS != 0) {
+        return false;
+    }
+    _Atomic(chunk_slot *) *entry = &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
+    chunk_slot *leaf = atomic_load_explicit(entry, memory_order_relaxed);
+    if (leaf != NULL) {
+        return atomic_load_explicit(&leaf[base >> LG_CHUNK & (LEAF_CHUNKS - 1)],
+                                    memory_order_relaxed) == NULL;
+    }
+    if (!open_piece(base)) {
+        return false;
+    }
+    leaf = meta_alloc(LEAF_CHUNKS * sizeof(chunk_slot), CACHE_LINE);
+    if (leaf == NULL) {
+        return false;
+    }
+    /* Release: readers must find the leaf zeroed. */
+    atomic_store_explicit(entry, leaf, memory_order_release);
+    return true;
+}
+
+void classmap_enter(struct chunk *chunk) {
+    chunk_slot *leaf = atomic_load_explicit(
+        &classmap_leaves[chunk->base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)], memory_order_relaxed);
+    /* Release: readers must find the chunk initialised. */
+    atomic_store_explicit(&leaf[chunk->base >> LG_CHUNK & (LEAF_CHUNKS - 1)], chunk,
+                          memory_order_release);
+}
+
+void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {
+    if (classmap_is_windowed()) {
+        return;
+    }
+    uint32_t first = (uint32_t)(address >> LG_UNIT);
+    for (uint32_t i = 0; i < count; i++) {
+        /* Release: a free that reads the byte must find the granule carved. */
+        atomic_store_explicit(&classmap[first + i], (uint8_t)(size_class * 4),
+                              memory_order_release);
+    }
+}
+
+struct span *classmap_span(uintptr_t address) {
+    struct chunk *chunk = classmap_chunk(address);
+    if (chunk == NULL || chunk->first[chunk_unit(address)] == UNIT_FREE) {
+        return NULL;
+    }
+    struct span *span = &chunk->span[chunk->first[chunk_unit(address)]];
+    return span->kind == SPAN_CONTINUED ? classmap_span(span->base) : span;
+}

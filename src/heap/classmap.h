@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * classmap.h - from an address to its size class, and to its chunk.
+ *
+ * The class map holds one byte per granule of 16 KiB: 4 * class for granules of slabs that are ready
+ * for the fast path, 0 for everything else (foreign, large, not yet published).  It is an array of
+ * 4 GiB indexed by bits 14..45 of the address, reserved readable, of which only the parts that
+ * describe the heap have memory.  An index of 32 bits cannot leave it, so the fast path may look up
+ * any pointer whatever.
+ *
+ *      pointer   |63 ... 46|45 ......... 14|13 ... 0|
+ *                  dropped    index          offset
+ *
+ * Addresses that agree in bits 14..45 share a byte.  The heap owns at most one of them; for the
+ * others the fast path may be fooled once, and the drain that follows compares all bits and stops.
+ *
+ * Where 4 GiB of addresses cannot be had (an address space limit, valgrind) the mask is 0 and the
+ * map is a single byte that is 0: every free takes the slow path, which uses the chunk table only.
+ *
+ * The chunk table is the exact map: two levels, all bits compared.
+ *
+ * Threads     Reads take no lock.  A class byte is written by the owner of the slab, with release
+ *             order, after the granule is ready and back to 0 before its units are given back.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "heap/chunk.h"
+
+enum { LG_TABLE_LEAF = 30, TABLE_LEAVES = 1 << 16, LEAF_CHUNKS = 512 };
+
+extern _Atomic uint8_t *classmap HIDDEN;
+extern uint32_t classmap_mask HIDDEN;
+
+typedef _Atomic(struct chunk *) chunk_slot;
+extern _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES] HIDDEN;
+
+void classmap_init(bool windowed);
+
+/* True when the class map was left out and every free must take the slow path. */
+bool classmap_is_windowed(void);
+
+/* Makes room to describe a chunk at `base`.  False, with nothing changed, without memory or when an
+ * address that shares its bytes is in use. */
+bool classmap_cover(uintptr_t base);
+
+/* Enters a covered chunk; from now on lookups find it. */
+void classmap_enter(struct chunk *chunk);
+
+/* Writes the class byte of `count` granules from `address` on. */
+void classmap_publish(uintptr_t address, size_t count, unsigned size_class);
+
+static inline uint8_t classmap_get(uintptr_t address) {
+    uint32_t index = (uint32_t)(address >> LG_UNIT) & classmap_mask;
+    return atomic_load_explicit(&classmap[index], memory_order_relaxed);
+}
+
+static inline chunk_slot *classmap_leaf(uintptr_t address) {
+    /* Acquire: the leaf is read next. */
+    return atomic_load_explicit(&classmap_leaves[address >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)],
+                                memory_order_acquire);
+}
+
+/* The chunk that shares its table entry with an address of which the caller knows that there is one;
+ * the high bits are not compared. */
+static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
+    /* Acquire: the chunk is read next. */
+    return atomic_load_explicit(&classmap_leaf(address)[address >> LG_CHUNK & (LEAF_CHUNKS - 1)],
+                                memory_order_acquire);
+}
+
+/* The chunk an address lies in, or NULL when it is not of this heap. */
+static inline struct chunk *classmap_chunk(uintptr_t address) {
+    if (classmap_leaf(address) == NULL) {
+        return NULL;
+    }
+    struct chunk *chunk = classmap_chunk_sharing(address);
+    return chunk != NULL && chunk->base == align_down(address, CHUNK_BYTES) ? chunk : NULL;
+}
+
+/* The span an address lies in, or NULL when its unit is free or not of this heap. */
+struct span *classmap_span(uintptr_t address);

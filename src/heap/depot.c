@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * depot.c - a stack of magazines per class, a pool of empty ones, and one byte budget.
+ *
+ *      depot    waiting   [o o o . .] -> [o o o o o] -> [o o o o o]
+ *               empty     [. . . . .] -> [. . . . .]       left by those who took a full one
+ *      pool     empty     [. . . . .] -> ...               for all classes
+ *
+ * The last magazine in is the first out: its objects are the warmest.  Small batches are copied
+ * into the top magazine, so that magazines are well filled.
+ *
+ * Waiting objects keep their slabs from running empty.  So they are drained before the heap is
+ * allowed to grow (cache.c): memory that is free anywhere is used first.
+ *
+ * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
+ *             batch per thread at a time.
+ * Invariant   count == objects in the waiting magazines of a depot.
+ */
+#include "heap/depot.h"
+
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "heap/bin.h"
+#include "heap/meta.h"
+
+enum { HEAP_SHARE = 16 };
+
+struct depot {
+    struct lock lock;
+    struct magazine *waiting; /* linked through `next`, which also counts: see pack() */
+    struct magazine *empty;
+    _Atomic size_t count; /* written under the lock, read without */
+} __attribute__((aligned(CACHE_LINE)));
+
+static struct {
+    struct depot depots[CLASS_COUNT];
+    _Atomic size_t bytes; /* of all objects in all depots */
+    struct lock pool_lock;
+    struct magazine *pool; /* guarded by pool_lock */
+} g;
+
+void depot_init(void) {
+    for (unsigned c = 0; c < CLASS_COUNT; c++) {
+        g.depots[c].lock.rank = RANK_DEPOT;
+    }
+    g.pool_lock.rank = RANK_POOL;
+}
+
+/* The address of a magazine has nine zero bits; in `next` they count the objects of the magazine
+ * itself. */
+static void *pack(struct magazine *next, unsigned count) {
+    return (void *)((uintptr_t)next | count);
+}
+
+static unsigned waiting_count(const struct magazine *magazine) {
+    return (unsigned)(uintptr_t)magazine->next & MAGAZINE_MASK;
+}
+
+static struct magazine *waiting_next(const struct magazine *magazine) {
+    return (struct magazine *)align_down((uintptr_t)magazine->next, MAGAZINE_BYTES);
+}
+
+static inline struct magazine *pop(struct magazine **list) {
+    struct magazine *first = *list;
+    if (first != NULL) {
+        *list = first->next;
+    }
+    return first;
+}
+
+static inline void push(struct magazine **list, struct magazine *magazine) {
+    magazine->next = *list;
+    *list = magazine;
+}
+
+/* A holder that vanished in a fork takes what waited with it: nothing is owned twice. */
+static inline struct depot *enter(unsigned size_class) {
+    struct depot *depot = &g.depots[size_class];
+    if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
+        depot->waiting = depot->empty = NULL;
+        depot->count = 0;
+    }
+    return depot;
+}
+
+static void enter_pool(void) {
+    if (UNLIKELY(lock_acquire(&g.pool_lock) == LOCK_ABANDONED)) {
+        g.pool = NULL;
+    }
+}
+
+struct magazine *depot_new_magazine(void) {
+    enter_pool();
+    struct magazine *magazine = pop(&g.pool);
+    lock_release(&g.pool_lock);
+    return magazine != NULL ? magazine : meta_alloc(sizeof(struct magazine), MAGAZINE_BYTES);
+}
+
+void depot_return_magazine(struct magazine *empty) {
+    enter_pool();
+    push(&g.pool, empty);
+    lock_release(&g.pool_lock);
+}
+
+/* Accounts for `change` more objects, which may be negative. */
+static inline void account(struct depot *depot, unsigned size_class, size_t change) {
+    size_t count = atomic_load_explicit(&depot->count, memory_order_relaxed);
+    atomic_store_explicit(&depot->count, count + change, memory_order_relaxed);
+    atomic_fetch_add_explicit(&g.bytes, change * size_classes[size_class].size,
+                              memory_order_relaxed);
+}
+
+static inline bool budget_allows(size_t bytes) {
+    size_t held = atomic_load_explicit(&g.bytes, memory_order_relaxed);
+    return held + bytes <= opt.depot_bytes || held + bytes <= pages_totals().used / HEAP_SHARE;
+}
+
+/* Copies a small batch into the top magazine; false when it does not fit. */
+static bool top_up(struct depot *depot, const struct magazine *from, unsigned count) {
+    struct magazine *top = depot->waiting;
+    if (top == NULL || waiting_count(top) + count > MAGAZINE_MOST) {
+        return false;
+    }
+    memcpy(top->slots + waiting_count(top), from->slots, count * sizeof(void *));
+    top->next = pack(waiting_next(top), waiting_count(top) + count);
+    return true;
+}
+
+struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
+    if (count == 0) {
+        return magazine;
+    }
+    if (!budget_allows((size_t)count * size_classes[size_class].size)) {
+        bin_drain(size_class, magazine->slots, count);
+        return magazine;
+    }
+    struct depot *depot = enter(size_class);
+    struct magazine *empty = magazine;
+    if (!top_up(depot, magazine, count)) {
+        empty = depot->empty != NULL ? pop(&depot->empty) : depot_new_magazine();
+        if (UNLIKELY(empty == NULL)) {
+            lock_release(&depot->lock);
+            bin_drain(size_class, magazine->slots, count);
+            return magazine;
+        }
+        magazine->next = pack(depot->waiting, count);
+        depot->waiting = magazine;
+    }
+    account(depot, size_class, count);
+    lock_release(&depot->lock);
+    return empty;
+}
+
+/* Exchanges the top magazine for an empty one, or copies the last objects out of it. */
+static unsigned take_from(struct depot *depot, struct magazine **magazine, unsigned count,
+                          unsigned most) {
+    struct magazine *top = depot->waiting;
+    if (top == NULL) {
+        return 0;
+    }
+    unsigned there = waiting_count(top);
+    if (count == 0 && there <= most) {
+        depot->waiting = waiting_next(top);
+        push(&depot->empty, *magazine);
+        *magazine = top;
+        return there;
+    }
+    unsigned n = there < most ? there : most;
+    /* Counted down first, so that a fork in between loses objects and duplicates none. */
+    top->next = pack(waiting_next(top), there - n);
+    memcpy((*magazine)->slots + count, top->slots + there - n, n * sizeof(void *));
+    if (there == n) {
+        depot->waiting = waiting_next(top);
+        push(&depot->empty, top);
+    }
+    return n;
+}
+
+unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count,
+                    unsigned most) {
+    if (depot_count(size_class) == 0) {
+        return 0; /* An old look is harmless: the caller then refills from the bin. */
+    }
+    struct depot *depot = enter(size_class);
+    unsigned n = take_from(depot, magazine, count, most);
+    account(depot, size_class, -(size_t)n);
+    lock_release(&depot->lock);
+    return n;
+}
+
+/* Takes everything out of a depot at once, so that the lock is not held while it is drained. */
+static struct magazine *take_all(unsigned size_class) {
+    struct depot *depot = enter(size_class);
+    struct magazine *all = depot->waiting;
+    depot->waiting = NULL;
+    struct magazine *empty;
+    while ((empty = pop(&depot->empty)) != NULL) {
+        depot_return_magazine(empty);
+    }
+    account(depot, size_class, -depot_count(size_class));
+    lock_release(&depot->lock);
+    return all;
+}
+
+void depot_drain_all(void) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        struct magazine *magazine = depot_count(c) > 0 ? take_all(c) : NULL;
+        while (magazine != NULL) {
+            struct magazine *next = waiting_next(magazine);
+            bin_drain(c, magazine->slots, waiting_count(magazine));
+            depot_return_magazine(magazine);
+            magazine = next;
+        }
+    }
+}
+
+bool depot_holds(unsigned size_class, const void *object) {
+    struct depot *depot = enter(size_class);
+    bool found = false;
+    for (struct magazine *m = depot->waiting; m != NULL && !found; m = waiting_next(m)) {
+        for (unsigned i = 0; i < waiting_count(m); i++) {
+            found |= m->slots[i] == object;
+        }
+    }
+    lock_release(&depot->lock);
+    return found;
+}
+
+size_t depot_count(unsigned size_class) {
+    return atomic_load_explicit(&g.depots[size_class].count, memory_order_relaxed);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * heap.h - what the layers above may call: allocate, look, free, resize, count, verify.
+ *
+ * Threads     All functions may be called from any thread and hold no lock when they return.
+ */
+#pragma once
+
+#include "heap/classmap.h"
+#include "heap/magazine.h"
+#include "heap/slab.h"
+#include "heap/thread.h"
+
+/* What an address that is to be freed, resized or measured turns out to be. */
+enum heap_verdict {
+    HEAP_LIVE,            /* the start of an object that is handed out */
+    HEAP_FOREIGN,         /* not memory of this heap */
+    HEAP_FREE_PAGES,      /* memory of this heap that belongs to no object now */
+    HEAP_INTERIOR,        /* inside an object */
+    HEAP_SLAB_END,        /* behind the last object of a slab */
+    HEAP_DOUBLE_FREE,     /* the start of an object that is free */
+    HEAP_NEVER_ALLOCATED, /* the start of an object that never was handed out */
+};
+
+struct heap_object {
+    enum heap_verdict verdict;
+    unsigned size_class; /* 0: large */
+    uintptr_t base;      /* of the object, where there is one */
+    size_t size;         /* usable bytes of the object */
+    struct span *span;
+};
+
+/* Prepares the heap; options and facts have been read.  False without memory. */
+bool heap_init(void);
+
+/* An object of at least `size` bytes, or NULL.  `*zeroed` is set only if it reads as zeros. */
+void *heap_alloc(size_t size, bool *zeroed);
+void *heap_alloc_aligned(size_t size, size_t alignment);
+
+/* Judges an address.  Proves a suspicion of double free, so "double free" is certain. */
+struct heap_object heap_look(const void *address);
+
+/*
+ * The two ends of a slow call that most calls take: a thread with a heap whose magazine ran empty or
+ * full.  The first gives NULL and the second false, with nothing done, when the thread has no heap
+ * or anything else is out of the ordinary; heap_alloc and heap_look then do the whole work.
+ */
+void *heap_alloc_cached(size_t size);
+bool heap_free_cached(void *address);
+
+/* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
+bool heap_free(const struct heap_object *object);
+
+/* Usable bytes of a request of this size and alignment. */
+size_t heap_size_for(size_t size, size_t alignment);
+
+/* Makes a large object smaller or larger where it stands, or refuses. */
+bool heap_resize(const struct heap_object *object, size_t size);
+
+/* Gives caches of this thread, depots, empty slabs and dirty pages back; bytes that went. */
+size_t heap_trim(void);
+
+/* Everything the heap can account for, in bytes unless it says otherwise. */
+struct heap_totals {
+    size_t live;         /* objects the program holds, at their usable size */
+    size_t cached;       /* free objects in magazines and depots */
+    size_t slab_free;    /* free space in slabs, tails included */
+    size_t large_rest;   /* unused ends of the units of large objects */
+    size_t dirty;        /* free pages kept for reuse */
+    size_t mapped;       /* addresses made usable */
+    size_t purged;       /* given back to the kernel so far */
+    size_t metadata;     /* our own descriptors */
+    size_t large_blocks; /* number */
+    size_t large_bytes;
+    size_t threads; /* number of thread heaps */
+};
+struct heap_totals heap_totals(void);
+
+/* Checks every invariant of the heap.  No other thread may allocate meanwhile. */
+void heap_verify(void);
+
+/* Objects of a class that are handed out or cached, slabs of it, and cached objects. */
+void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t *ncached);

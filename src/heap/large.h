@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * large.h - objects above SMALL_MAX, or aligned beyond what slabs give: each owns whole units.
+ *
+ * Threads     All functions may be called from any thread; a block's owner is its only user.
+ */
+#pragma once
+
+#include "heap/pages.h"
+
+/* A block of at least `bytes` bytes at a multiple of `alignment` (a power of two), or NULL.
+ * `growth` is as for pages_take; `*zeroed` tells whether it reads as zeros. */
+void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed);
+
+/* Frees the block of this span; false when somebody else did so first. */
+bool large_free(struct span *span);
+
+/* Shrinks or grows in place.  False, with the block unchanged, when it has to move. */
+bool large_resize(struct span *span, size_t bytes);
+
+/* Number of large blocks and their usable bytes; may lag. */
+size_t large_count(void);
+size_t large_bytes(void);

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * magazine.h - 64 slots for pointers, with the limits in the low bits of the pointer into them.
+ *
+ *      slot      0        1     2     3    ...    62    63
+ *             [header | obj | obj | obj |  ...  |     |     ]      512 bytes, 512-byte aligned
+ *                              ^
+ *      taking   A points at the next object to hand out and moves down; A % 512 == 0: empty
+ *      giving   F points at the next slot to fill and moves up;         F % 512 == 0: full
+ *
+ * So neither push nor pop loads a bound, and a pointer that is NULL is both empty and full: a thread
+ * without magazines needs no test of its own.  A magazine that may hold only n objects starts
+ * filling at slot 64 - n.
+ *
+ * Order       pop lowers the top before it reads the slot, push fills the slot before it raises the
+ *             top.  A fork or a signal in between then loses at most one object and duplicates none.
+ *             On x86-64 each top is changed by a single instruction.
+ */
+#pragma once
+
+#include "base/common.h"
+
+enum { MAGAZINE_BYTES = 512, MAGAZINE_MOST = 63, MAGAZINE_MASK = MAGAZINE_BYTES - 1 };
+
+struct magazine {
+    struct magazine *next; /* in a depot or a pool */
+    void *slots[MAGAZINE_MOST];
+};
+
+/* The magazine a taking pointer points into. */
+static inline struct magazine *magazine_of_take(uintptr_t take) {
+    return (struct magazine *)align_down(take, MAGAZINE_BYTES);
+}
+
+/* The magazine a giving pointer points into; a full one points at its end. */
+static inline struct magazine *magazine_of_give(uintptr_t give) {
+    return (struct magazine *)align_down(give - sizeof(void *), MAGAZINE_BYTES);
+}
+
+static inline bool magazine_take_is_empty(uintptr_t take) {
+    return (take & MAGAZINE_MASK) == 0;
+}
+
+static inline bool magazine_give_is_full(uintptr_t give) {
+    return (give & MAGAZINE_MASK) == 0;
+}
+
+static inline unsigned magazine_take_count(uintptr_t take) {
+    return (unsigned)(take & MAGAZINE_MASK) / (unsigned)sizeof(void *);
+}
+
+/* Where a magazine that may hold `capacity` objects starts filling. */
+static inline uintptr_t magazine_give_start(struct magazine *magazine, unsigned capacity) {
+    return (uintptr_t)magazine + (64 - capacity) * sizeof(void *);
+}
+
+static inline unsigned magazine_give_count(uintptr_t give, unsigned capacity) {
+    uintptr_t start = magazine_give_start(magazine_of_give(give), capacity);
+    return give == 0 ? 0 : (unsigned)((give - start) / sizeof(void *));
+}
+
+/* Hands out the object at the top; the caller made sure that there is one. */
+static inline void *magazine_pop(uintptr_t *take, uintptr_t top) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("subq $8, %0" : "+m"(*take));
+#else
+    __atomic_store_n(take, top - sizeof(void *), __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+#endif
+    return *(void **)top;
+}
+
+/* Puts an object on top; the caller made sure that there is room. */
+static inline void magazine_push(uintptr_t *give, uintptr_t top, void *object) {
+    *(void **)top = object;
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("addq $8, %0" : "+m"(*give) : : "memory");
+#else
+    /* Release: a reader that sees the new top finds the slot filled. */
+    __atomic_store_n(give, top + sizeof(void *), __ATOMIC_RELEASE);
+#endif
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * meta.c - hands out pieces of private mappings, one behind the other, and takes none back.
+ *
+ * Who needs descriptors again and again keeps a list of used ones; the few kinds we have make a
+ * general allocator below the allocator unnecessary.  Mappings are large and are touched only as
+ * far as they are used, so size costs addresses and not memory.
+ *
+ * Threads     One lock, a leaf.
+ */
+#include "heap/meta.h"
+
+#include "base/lock.h"
+#include "base/os.h"
+
+/* Under an address space limit every reserved byte is taken from the program. */
+enum { STEP_BYTES = 1 << 20, STEP_BYTES_LIMITED = 128 << 10 };
+
+static struct {
+    struct lock lock;
+    uintptr_t next; /* guarded by lock */
+    uintptr_t end;  /* guarded by lock */
+    _Atomic size_t bytes;
+} g = {.lock = {.rank = RANK_METADATA}};
+
+static bool grow(size_t bytes) {
+    size_t step = os_facts.address_space_limited ? STEP_BYTES_LIMITED : STEP_BYTES;
+    size_t wanted = align_up(max_size(bytes, step), os_facts.page_bytes);
+    void *start = os_map(wanted);
+    if (start == NULL) {
+        return false;
+    }
+    g.next = (uintptr_t)start;
+    g.end = g.next + wanted;
+    return true;
+}
+
+/* An abandoned lock needs no repair: a piece that was being cut off when the process forked is
+ * lost, nothing else. */
+void *meta_alloc(size_t bytes, size_t alignment) {
+    (void)lock_acquire(&g.lock);
+    uintptr_t start = align_up(g.next, alignment);
+    if (g.next == 0 || start + bytes > g.end) {
+        if (!grow(bytes + alignment)) {
+            lock_release(&g.lock);
+            return NULL;
+        }
+        start = align_up(g.next, alignment);
+    }
+    g.next = start + bytes;
+    atomic_fetch_add_explicit(&g.bytes, bytes, memory_order_relaxed);
+    lock_release(&g.lock);
+    return (void *)start;
+}
+
+size_t meta_bytes(void) {
+    return atomic_load_explicit(&g.bytes, memory_order_relaxed);
+}

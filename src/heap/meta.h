@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * meta.h - memory for our own descriptors; never from malloc, never beside the program's data.
+ */
+#pragma once
+
+#include "base/common.h"
+
+/* Zeroed memory that lives as long as the process.  NULL when the kernel refuses. */
+void *meta_alloc(size_t bytes, size_t alignment);
+
+/* Bytes handed out so far; reads take no lock. */
+size_t meta_bytes(void);

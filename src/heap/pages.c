@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pages.c - which chunk a run of units comes from, and when memory goes back to the kernel.
+ *
+ *      region     | chunk | chunk | chunk | chunk | ..reserved.. |      grows at the frontier
+ *                   full   partly   free    free  ^
+ *                          used     '--run--'     frontier
+ *
+ * Chunks that are partly used lie in eight buckets by the largest naturally aligned block that is
+ * free in them, each bucket ordered by fullness and then by address: the fullest chunk that suffices
+ * serves, and chunks with few spans run empty.  Free chunks are kept as runs of neighbours, by
+ * length; the first and the last chunk of a run know its length, so neighbours join in constant
+ * time.  New chunks are cut from the frontier of a reserved region; regions are placed one behind
+ * the other so that the kernel sees one mapping.
+ *
+ * Freed units stay as they are ("dirty") and are reused first.  Chunks with dirty units stand in a
+ * queue; when there is more dirty memory than the limit, the chunk that got dirty first is purged.
+ *
+ * Threads     Everything below is guarded by g.lock, except the totals.
+ * Invariant   dirty == units that are free and touched, over all chunks.
+ *             A free chunk belongs to exactly one run, and runs that touch are joined.
+ * Cost        A take or give is a few hundred instructions; slabs make it rare.
+ * Read next   chunk.h; docs/design.md, "Life of a page".
+ */
+#include "heap/pages.h"
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "heap/classmap.h"
+#include "heap/meta.h"
+
+enum {
+    BUCKETS = 8,                 /* largest aligned free block 1, 2, 4 ... 128 units */
+    RUN_BUCKETS = 26,            /* runs of 2^k chunks and more; 2^25 chunks are all addresses */
+    REGION_STEPS = 32,           /* reserve at most 64 MiB ahead */
+    LONGEST_RUN = (1 << 17) - 1, /* longer ones rank alike; in chunks */
+};
+
+static struct {
+    struct lock lock;
+    struct pairing_node *partly[BUCKETS];
+    struct pairing_node *runs[RUN_BUCKETS];
+    struct chunk *oldest_dirty;
+    struct chunk *newest_dirty;
+    uintptr_t frontier; /* next chunk to commit */
+    uintptr_t region_end;
+    size_t region_chunks; /* how many chunks the next region should have */
+    /* Written under the lock, read without. */
+    _Atomic size_t mapped_units;
+    _Atomic size_t used_units;
+    _Atomic size_t dirty_units;
+    _Atomic size_t purged_units;
+} g;
+
+void pages_init(void) {
+    g.lock.rank = RANK_PAGES;
+    g.region_chunks = 1;
+}
+
+static void add(_Atomic size_t *sum, size_t value) {
+    /* Only the holder of the lock writes, so a load and a store suffice. */
+    size_t old = atomic_load_explicit(sum, memory_order_relaxed);
+    atomic_store_explicit(sum, old + value, memory_order_relaxed);
+}
+
+static size_t get(_Atomic size_t *sum) {
+    return atomic_load_explicit(sum, memory_order_relaxed);
+}
+
+static struct chunk *chunk_of_node(struct pairing_node *node) {
+    return (struct chunk *)((char *)node - offsetof(struct chunk, node));
+}
+
+/* ---------------------------------------------------------------- runs of free chunks */
+
+static struct chunk *neighbour(const struct chunk *chunk, ptrdiff_t distance) {
+    return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
+}
+
+static void insert_run(struct chunk *first, uint32_t length) {
+    unsigned bucket = bits_floor_log2(length);
+    neighbour(first, (ptrdiff_t)length - 1)->run = length;
+    first->run = length;
+    first->starts_run = 1;
+    /* Longest first: if any run of a bucket is long enough, its first one is. */
+    uint64_t rank = LONGEST_RUN - min_size(length, LONGEST_RUN);
+    pairing_insert(&g.runs[bucket], &first->node, rank << 47 | first->base);
+}
+
+static void remove_run(struct chunk *first) {
+    assert(first->starts_run && first->run > 0);
+    pairing_remove(&g.runs[bits_floor_log2(first->run)], &first->node);
+    first->starts_run = 0;
+    neighbour(first, (ptrdiff_t)first->run - 1)->run = 0;
+    first->run = 0;
+}
+
+/* A run is found from a neighbour: its first and its last chunk know the length. */
+static struct chunk *run_before(const struct chunk *chunk) {
+    struct chunk *last = neighbour(chunk, -1);
+    if (last == NULL || last->used != 0 || last->run == 0) {
+        return NULL;
+    }
+    return neighbour(last, 1 - (ptrdiff_t)last->run);
+}
+
+static struct chunk *run_after(const struct chunk *chunk) {
+    struct chunk *first = neighbour(chunk, 1);
+    return first != NULL && first->used == 0 && first->run != 0 ? first : NULL;
+}
+
+/* Turns chunks that hold nothing into a run and joins it with its neighbours. */
+static void free_chunks(struct chunk *first, uint32_t length) {
+    struct chunk *after = run_after(neighbour(first, (ptrdiff_t)length - 1));
+    if (after != NULL) {
+        length += after->run;
+        remove_run(after);
+    }
+    struct chunk *before = run_before(first);
+    if (before != NULL) {
+        length += before->run;
+        remove_run(before);
+        first = before;
+    }
+    insert_run(first, length);
+}
+
+/* ---------------------------------------------------------------- growing */
+
+/* Reserves a region of at least `chunks` chunks, aligned, right behind the last one if possible. */
+static bool reserve_region(size_t chunks) {
+    size_t bytes = chunks * CHUNK_BYTES;
+    uintptr_t start = (uintptr_t)os_reserve((void *)g.region_end, bytes);
+    if (start % CHUNK_BYTES != 0) {
+        os_unmap((void *)start, bytes);
+        start = 0;
+        uintptr_t wide = (uintptr_t)os_reserve(NULL, bytes + CHUNK_BYTES);
+        if (wide != 0) {
+            start = align_up(wide, CHUNK_BYTES);
+            if (start > wide) {
+                os_unmap((void *)wide, start - wide);
+            }
+            if (start < wide + CHUNK_BYTES) {
+                os_unmap((void *)(start + bytes), wide + CHUNK_BYTES - start);
+            }
+        }
+    }
+    if (start == 0) {
+        return false;
+    }
+    if (start != g.region_end) {
+        if (g.region_end > g.frontier) {
+            os_unmap((void *)g.frontier, g.region_end - g.frontier);
+        }
+        g.frontier = start;
+    }
+    g.region_end = start + bytes;
+    return true;
+}
+
+static bool ensure_frontier(size_t chunks) {
+    if ((g.region_end - g.frontier) / CHUNK_BYTES >= chunks) {
+        return true;
+    }
+    if (reserve_region(max_size(chunks, g.region_chunks))) {
+        size_t doubled = min_size(g.region_chunks * 2, REGION_STEPS);
+        g.region_chunks = os_facts.address_space_limited ? 1 : doubled;
+    } else if (!reserve_region(chunks)) {
+        return false;
+    }
+    return (g.region_end - g.frontier) / CHUNK_BYTES >= chunks;
+}
+
+/* Commits one chunk at the frontier and describes it.  NULL, with nothing lost, on failure: steps
+ * that were done can be done again. */
+static struct chunk *commit_chunk(void) {
+    if (!classmap_cover(g.frontier) || os_commit((void *)g.frontier, CHUNK_BYTES) != 0) {
+        return NULL;
+    }
+    struct chunk *chunk = meta_alloc(sizeof(struct chunk), CACHE_LINE);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    chunk->base = g.frontier;
+    __builtin_memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
+    g.frontier += CHUNK_BYTES;
+    add(&g.mapped_units, CHUNK_UNITS);
+    classmap_enter(chunk);
+    return chunk;
+}
+
+/* Adds `chunks` free chunks in a row.  What was committed before a failure stays as free chunks. */
+static bool grow(size_t chunks) {
+    if (!ensure_frontier(chunks)) {
+        return false;
+    }
+    for (size_t i = 0; i < chunks; i++) {
+        struct chunk *chunk = commit_chunk();
+        if (chunk == NULL) {
+            return false;
+        }
+        free_chunks(chunk, 1);
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- buckets of partly used chunks */
+
+static uint64_t fullness_key(const struct chunk *chunk) {
+    uint64_t nfree = CHUNK_UNITS - chunk_count_units(chunk->used);
+    return nfree << 47 | chunk->base;
+}
+
+static void leave_bucket(struct chunk *chunk) {
+    if (chunk->bucket != 0) {
+        pairing_remove(&g.partly[chunk->bucket - 1], &chunk->node);
+        chunk->bucket = 0;
+    }
+}
+
+/* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full. */
+static void settle(struct chunk *chunk) {
+    if (chunk->used == 0) {
+        free_chunks(chunk, 1);
+        return;
+    }
+    int order = chunk_free_order(chunk);
+    if (order >= 0) {
+        chunk->bucket = (uint8_t)(order + 1);
+        pairing_insert(&g.partly[order], &chunk->node, fullness_key(chunk));
+    }
+}
+
+static unit_map dirty_units(const struct chunk *chunk) {
+    return chunk->touched & ~chunk->used;
+}
+
+static void enqueue_dirty(struct chunk *chunk) {
+    if (chunk->is_dirty) {
+        return;
+    }
+    chunk->is_dirty = 1;
+    chunk->next_dirty = NULL;
+    if (g.newest_dirty != NULL) {
+        g.newest_dirty->next_dirty = chunk;
+    } else {
+        g.oldest_dirty = chunk;
+    }
+    g.newest_dirty = chunk;
+}
+
+/* ---------------------------------------------------------------- taking */
+
+/* Marks units of a chunk outside every bucket; tells whether they read as zeros. */
+static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head) {
+    unit_map units = chunk_units(first, count);
+    assert((chunk->used & units) == 0);
+    unit_map was_touched = chunk->touched & units;
+    chunk->used |= units;
+    chunk->touched |= units;
+    __builtin_memset(chunk->first + first, (int)head, count);
+    add(&g.used_units, count);
+    add(&g.dirty_units, -(size_t)chunk_count_units(was_touched));
+    return was_touched == 0;
+}
+
+static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
+    struct span *span = &chunk->span[unit];
+    __builtin_memset(span, 0, offsetof(struct span, bits));
+    span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
+    return span;
+}
+
+/* The fullest chunk with `count` free units in a row, or NULL; buckets below `exact` may fit. */
+static struct chunk *find_partly(unsigned count, unsigned alignment) {
+    unsigned block = (unsigned)max_size(count, alignment);
+    unsigned exact = block <= 1 ? 0 : bits_floor_log2(block - 1) + 1;
+    struct chunk *best = NULL;
+    for (unsigned bucket = exact > 0 ? exact - 1 : 0; bucket < BUCKETS; bucket++) {
+        if (g.partly[bucket] == NULL) {
+            continue;
+        }
+        struct chunk *chunk = chunk_of_node(g.partly[bucket]);
+        bool fits = bucket >= exact || chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS;
+        if (fits && (best == NULL || chunk->node.key < best->node.key)) {
+            best = chunk;
+        }
+    }
+    return best;
+}
+
+/* First chunk of a free run that has `chunks` chunks from an aligned one on, or NULL. */
+static struct chunk *find_run(size_t chunks, size_t alignment_chunks) {
+    size_t wanted = chunks + alignment_chunks - 1;
+    for (unsigned b = bits_floor_log2(wanted); b < RUN_BUCKETS; b++) {
+        if (g.runs[b] != NULL && chunk_of_node(g.runs[b])->run >= wanted) {
+            return chunk_of_node(g.runs[b]);
+        }
+    }
+    return NULL;
+}
+
+/* Cuts `chunks` chunks out of the free runs, or out of new ones.  NULL when memory is short. */
+static struct chunk *take_chunks(size_t chunks, size_t alignment_chunks, enum pages_growth growth) {
+    struct chunk *first = find_run(chunks, alignment_chunks);
+    if (first == NULL && growth == PAGES_MAY_GROW && grow(chunks + alignment_chunks - 1)) {
+        first = find_run(chunks, alignment_chunks);
+    }
+    if (first == NULL) {
+        return NULL;
+    }
+    uint32_t length = first->run;
+    remove_run(first);
+    uintptr_t aligned = align_up(first->base, alignment_chunks * CHUNK_BYTES);
+    uint32_t before = (uint32_t)((aligned - first->base) / CHUNK_BYTES);
+    struct chunk *taken = classmap_chunk(aligned);
+    if (before > 0) {
+        insert_run(first, before);
+    }
+    if (length > before + chunks) {
+        insert_run(neighbour(taken, (ptrdiff_t)chunks), length - before - (uint32_t)chunks);
+    }
+    return taken;
+}
+
+static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages_growth growth,
+                                  bool *zeroed) {
+    struct chunk *chunk = find_partly(units, alignment);
+    if (chunk == NULL) {
+        chunk = take_chunks(1, 1, growth);
+        if (chunk == NULL) {
+            return NULL;
+        }
+    }
+    leave_bucket(chunk);
+    unsigned unit = chunk_find_run(~chunk->used, units, alignment);
+    ensure(unit < CHUNK_UNITS);
+    *zeroed = mark_used(chunk, unit, units, unit);
+    settle(chunk);
+    return fresh_span(chunk, unit);
+}
+
+/* A span of several chunks; the rest of the last one stays free for others. */
+static struct span *take_many_chunks(size_t units, size_t alignment, enum pages_growth growth,
+                                     bool *zeroed) {
+    size_t chunks = (units + CHUNK_UNITS - 1) / CHUNK_UNITS;
+    struct chunk *head = take_chunks(chunks, max_size(alignment / CHUNK_UNITS, 1), growth);
+    if (head == NULL) {
+        return NULL;
+    }
+    *zeroed = true;
+    for (size_t i = 0; i < chunks; i++) {
+        struct chunk *chunk = neighbour(head, (ptrdiff_t)i);
+        ensure(chunk != NULL);
+        unsigned count = (unsigned)min_size(units - i * CHUNK_UNITS, CHUNK_UNITS);
+        *zeroed &= mark_used(chunk, 0, count, 0);
+        struct span *span = fresh_span(chunk, 0);
+        if (i > 0) {
+            span->base = head->base;
+            span->kind = SPAN_CONTINUED;
+        }
+        settle(chunk);
+    }
+    return &head->span[0];
+}
+
+/* After a fork nobody else can be inside; see repair(). */
+static void enter(void);
+
+struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed) {
+    enter();
+    struct span *span;
+    if (units <= CHUNK_UNITS && alignment <= CHUNK_UNITS) {
+        span = take_in_chunk((unsigned)units, (unsigned)alignment, growth, zeroed);
+    } else {
+        span = take_many_chunks(units, alignment, growth, zeroed);
+    }
+    lock_release(&g.lock);
+    return span;
+}
+
+bool pages_extend(uintptr_t base, size_t units, size_t more) {
+    uintptr_t end = base + units * UNIT_BYTES;
+    unsigned unit = chunk_unit(end);
+    if (unit == 0 || unit + more > CHUNK_UNITS) {
+        return false;
+    }
+    enter();
+    struct chunk *chunk = classmap_chunk(end);
+    bool fits = (chunk->used & chunk_units(unit, (unsigned)more)) == 0;
+    if (fits) {
+        leave_bucket(chunk);
+        mark_used(chunk, unit, (unsigned)more, chunk->first[unit - 1]);
+        settle(chunk);
+    }
+    lock_release(&g.lock);
+    return fits;
+}
+
+/* ---------------------------------------------------------------- giving back */
+
+/* Purges the whole kernel pages inside [first, first + count) units; only those become clean. */
+static size_t purge_run(struct chunk *chunk, unsigned first, unsigned count) {
+    uintptr_t start = align_up(chunk->base + (uintptr_t)first * UNIT_BYTES, os_facts.page_bytes);
+    uintptr_t end =
+        align_down(chunk->base + (uintptr_t)(first + count) * UNIT_BYTES, os_facts.page_bytes);
+    if (start >= end || os_purge((void *)start, end - start) != 0) {
+        return 0;
+    }
+    unsigned units = (unsigned)((end - start) / UNIT_BYTES);
+    chunk->touched &= ~chunk_units(chunk_unit(start), units);
+    return units;
+}
+
+static size_t purge_chunk(struct chunk *chunk) {
+    unit_map dirty = dirty_units(chunk);
+    size_t units = 0;
+    unsigned length;
+    for (unsigned first = 0; (length = chunk_next_run(dirty, &first)) > 0; first += length) {
+        units += purge_run(chunk, first, length);
+    }
+    add(&g.dirty_units, -units);
+    add(&g.purged_units, units);
+    return units;
+}
+
+/* Purges the chunks that got dirty first until at most `keep` dirty units are left. */
+static size_t purge_down_to(size_t keep) {
+    size_t purged = 0;
+    while (get(&g.dirty_units) > keep && g.oldest_dirty != NULL) {
+        struct chunk *chunk = g.oldest_dirty;
+        g.oldest_dirty = chunk->next_dirty;
+        if (g.oldest_dirty == NULL) {
+            g.newest_dirty = NULL;
+        }
+        chunk->is_dirty = 0;
+        purged += purge_chunk(chunk);
+    }
+    return purged;
+}
+
+static size_t dirty_limit(void) {
+    return max_size(opt.dirty_bytes / UNIT_BYTES, get(&g.used_units) / 16);
+}
+
+static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
+    leave_bucket(chunk);
+    unit_map units = chunk_units(first, count);
+    ensure((chunk->used & units) == units);
+    chunk->used &= ~units;
+    __builtin_memset(chunk->first + first, UNIT_FREE, count);
+    add(&g.used_units, -(size_t)count);
+    add(&g.dirty_units, count);
+    enqueue_dirty(chunk);
+    settle(chunk);
+}
+
+void pages_give_back(uintptr_t base, size_t units) {
+    enter();
+    while (units > 0) {
+        unsigned first = chunk_unit(base);
+        unsigned count = (unsigned)min_size(units, CHUNK_UNITS - first);
+        give_back_in_chunk(classmap_chunk(base), first, count);
+        base += (uintptr_t)count * UNIT_BYTES;
+        units -= count;
+    }
+    size_t limit = dirty_limit();
+    if (get(&g.dirty_units) > limit) {
+        purge_down_to(limit / 2);
+    }
+    lock_release(&g.lock);
+}
+
+size_t pages_purge_all(void) {
+    enter();
+    size_t units = purge_down_to(0);
+    lock_release(&g.lock);
+    return units * UNIT_BYTES;
+}
+
+struct pages_totals pages_totals(void) {
+    return (struct pages_totals){
+        .mapped = get(&g.mapped_units) * UNIT_BYTES,
+        .used = get(&g.used_units) * UNIT_BYTES,
+        .dirty = get(&g.dirty_units) * UNIT_BYTES,
+        .purged = get(&g.purged_units) * UNIT_BYTES,
+    };
+}
+
+/* ---------------------------------------------------------------- walking, verifying, repairing */
+
+static void for_each_chunk(void (*visit)(struct chunk *chunk, void *context), void *context) {
+    for (size_t i = 0; i < TABLE_LEAVES; i++) {
+        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
+        for (size_t k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
+            struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
+            if (chunk != NULL) {
+                visit(chunk, context);
+            }
+        }
+    }
+}
+
+struct span_visit {
+    void (*visit)(struct span *span, void *context);
+    void *context;
+};
+
+static void visit_spans(struct chunk *chunk, void *context) {
+    struct span_visit *walk = context;
+    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
+        struct span *span = &chunk->span[unit];
+        if (chunk->first[unit] == unit && span->kind != SPAN_NONE && span->kind != SPAN_CONTINUED) {
+            walk->visit(span, walk->context);
+        }
+    }
+}
+
+void pages_walk(void (*visit)(struct span *span, void *context), void *context) {
+    struct span_visit walk = {visit, context};
+    enter();
+    for_each_chunk(visit_spans, &walk);
+    lock_release(&g.lock);
+}
+
+struct verify_sums {
+    size_t used, dirty, mapped, partly, runs;
+};
+
+static void verify_chunk(struct chunk *chunk, void *context) {
+    struct verify_sums *sums = context;
+    sums->mapped += CHUNK_UNITS;
+    sums->used += chunk_count_units(chunk->used);
+    sums->dirty += chunk_count_units(dirty_units(chunk));
+    ensure(dirty_units(chunk) == 0 || chunk->is_dirty);
+    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
+        bool used = chunk->used >> unit & 1;
+        ensure(used == (chunk->first[unit] != UNIT_FREE));
+        ensure(!used || chunk->first[unit] <= unit);
+    }
+    if (chunk->used != 0) {
+        ensure(chunk->bucket == chunk_free_order(chunk) + 1);
+        sums->partly += chunk->bucket != 0;
+    } else if (chunk->starts_run) {
+        sums->runs++;
+        ensure(neighbour(chunk, (ptrdiff_t)chunk->run - 1)->run == chunk->run);
+        ensure(run_before(chunk) == NULL);
+    }
+}
+
+void pages_verify(void) {
+    struct verify_sums sums = {0};
+    enter();
+    for_each_chunk(verify_chunk, &sums);
+    size_t partly = 0;
+    for (unsigned i = 0; i < BUCKETS; i++) {
+        partly += pairing_verify(g.partly[i]);
+    }
+    size_t runs = 0;
+    for (unsigned i = 0; i < RUN_BUCKETS; i++) {
+        runs += pairing_verify(g.runs[i]);
+    }
+    ensure(partly == sums.partly && runs == sums.runs);
+    ensure(sums.mapped == get(&g.mapped_units));
+    ensure(sums.used == get(&g.used_units) && sums.dirty == get(&g.dirty_units));
+    lock_release(&g.lock);
+}
+
+/* The ground truth of a chunk is `first`; bitmaps, sets and sums are derived again. */
+static void repair_chunk(struct chunk *chunk, void *context) {
+    (void)context;
+    chunk->used = 0;
+    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
+        chunk->used |= (unit_map)(chunk->first[unit] != UNIT_FREE) << unit;
+    }
+    chunk->touched = ~(unit_map)0;
+    chunk->bucket = 0;
+    chunk->run = 0;
+    chunk->starts_run = 0;
+    chunk->is_dirty = 0;
+    add(&g.mapped_units, CHUNK_UNITS);
+    add(&g.used_units, chunk_count_units(chunk->used));
+    add(&g.dirty_units, chunk_count_units(dirty_units(chunk)));
+    enqueue_dirty(chunk);
+}
+
+static void settle_again(struct chunk *chunk, void *context) {
+    (void)context;
+    settle(chunk);
+}
+
+/*
+ * Another thread held the lock when this process was forked, and is gone.  Units it was taking are
+ * lost (nobody has seen them), units it was giving back are free or lost; nothing is owned twice.
+ */
+static COLD void repair(void) {
+    g.oldest_dirty = g.newest_dirty = NULL;
+    g.mapped_units = g.used_units = g.dirty_units = 0;
+    __builtin_memset(g.partly, 0, sizeof(g.partly));
+    __builtin_memset(g.runs, 0, sizeof(g.runs));
+    for_each_chunk(repair_chunk, NULL);
+    for_each_chunk(settle_again, NULL);
+}
+
+static void enter(void) {
+    if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
+        repair();
+    }
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pages.h - the page heap: runs of 16 KiB units for slabs and large objects.
+ *
+ * One page heap serves the whole process, so a page that anybody freed is found before the heap
+ * grows.  That, and not any timer, is what keeps peak memory low.
+ *
+ * Threads     One lock inside; all functions may be called from any thread, also under a bin's lock.
+ */
+#pragma once
+
+#include "heap/chunk.h"
+
+/* Sums over the page heap, in bytes. */
+struct pages_totals {
+    size_t mapped; /* addresses the heap has made usable */
+    size_t used;   /* in spans */
+    size_t dirty;  /* free, and perhaps still resident */
+    size_t purged; /* given back to the kernel so far */
+};
+
+void pages_init(void);
+
+/*
+ * Takes `units` units starting at a multiple of `alignment` units (a power of two) and returns their
+ * span with base set and kind SPAN_NONE: nobody finds it before the owner sets the kind.  `*zeroed`
+ * tells whether the memory reads as zeros.  NULL, with nothing changed, when memory is short, or when
+ * the heap would have to grow and may not: the caller can then first empty the caches.
+ */
+enum pages_growth { PAGES_AS_THEY_ARE, PAGES_MAY_GROW };
+struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed);
+
+/* Gives back `units` units from `base` on; the owner has forgotten them already. */
+void pages_give_back(uintptr_t base, size_t units);
+
+/* Adds the `more` units behind a span of `units` units.  False, with nothing changed, when they are
+ * not free or lie in another chunk. */
+bool pages_extend(uintptr_t base, size_t units, size_t more);
+
+/* Gives all dirty memory back to the kernel.  Returns the bytes that went. */
+size_t pages_purge_all(void);
+
+/* A snapshot that may lag behind; takes no lock. */
+struct pages_totals pages_totals(void);
+
+/* Calls `visit` for every span, under the page heap's lock. */
+void pages_walk(void (*visit)(struct span *span, void *context), void *context);
+
+/* Checks every invariant of the page heap; stops the process when one is broken. */
+void pages_verify(void);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pairing.h - a set of nodes of which the one with the smallest key is wanted: a pairing heap.
+ *
+ * Bins keep their slabs this way by address, the page heap its chunks by fullness.  Preferring the
+ * lowest address, or the fullest chunk, is what lets the others run empty and be given back.
+ *
+ * Threads     Call with the lock that guards the set.
+ * Invariant   A node's key is at least its parent's; a node outside every set has key ~0.
+ * Cost        Insert and look are constant, remove is logarithmic on average.
+ */
+#pragma once
+
+#include "base/common.h"
+
+struct pairing_node {
+    uint64_t key;
+    struct pairing_node *child;   /* first child */
+    struct pairing_node *sibling; /* next child of the same parent */
+    struct pairing_node *back;    /* previous sibling, or the parent for a first child */
+};
+
+/* A set is a pointer to its smallest node, NULL when empty. */
+void pairing_insert(struct pairing_node **set, struct pairing_node *node, uint64_t key);
+void pairing_remove(struct pairing_node **set, struct pairing_node *node);
+
+/* Number of nodes; checks the invariant on the way.  For tests and repair. */
+size_t pairing_verify(const struct pairing_node *set);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * size_class.c - computes the table of size classes.
+ *
+ * Slabs are powers of two, as small as keeps the unused tail near 2 %: small slabs are found empty
+ * and given back sooner.
+ */
+#include "heap/size_class.h"
+
+#include "base/log.h"
+
+enum { ROOM_BYTES = 64 << 10, COMFORT_BYTES = 8 << 10, ROOM_OBJECTS = 2 * 63 /* two magazines */ };
+
+struct size_class size_classes[CLASS_COUNT];
+
+static uint32_t size_of_class(unsigned c) {
+    if (c <= 16) {
+        return c * 16;
+    }
+    if (c <= 48) {
+        unsigned step = (c - 17) % 8;
+        return (9 + step) << ((c - 17) / 8 + 5);
+    }
+    unsigned step = (c - 49) % 4;
+    return (5 + step) << ((c - 49) / 4 + 10);
+}
+
+static uint32_t slab_bytes(uint32_t size) {
+    if (size <= 256) {
+        return 16 << 10;
+    }
+    if (size <= 1024) {
+        return 32 << 10;
+    }
+    if (size <= 2048) {
+        return 64 << 10;
+    }
+    return size <= 4096 ? 128 << 10 : 256 << 10;
+}
+
+static void fill_row(struct size_class *sc, uint32_t size) {
+    sc->size = size;
+    sc->mult = (uint32_t)(((UINT64_C(1) << 32) + size - 1) / size);
+    sc->slab_mask = slab_bytes(size) - 1;
+    sc->total = (uint16_t)(slab_bytes(size) / size);
+    uint32_t excess = sc->mult * size; /* modulo 2^32 */
+    sc->limit = excess == 0 ? 1 : sc->total * excess;
+    sc->room_max = (uint16_t)min_size(ROOM_BYTES / size, ROOM_OBJECTS);
+    sc->room_comfort = (uint16_t)min_size(COMFORT_BYTES / size, ROOM_OBJECTS);
+}
+
+void size_class_init(void) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        fill_row(&size_classes[c], size_of_class(c));
+        ensure(size_class_of(size_classes[c].size) == c);
+        ensure(size_classes[c].total <= MOST_OBJECTS);
+    }
+}
+
+unsigned size_class_aligned(size_t size, size_t alignment) {
+    if (size > SMALL_MAX || alignment > SMALL_MAX / 2) {
+        return 0;
+    }
+    for (unsigned c = size_class_of(max_size(size, alignment)); c < CLASS_COUNT; c++) {
+        if (size_classes[c].size % alignment == 0) {
+            return c;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * slab.h - a run of units cut into equal objects.
+ *
+ * Threads     Call with the bin that owns the slab locked.
+ */
+#pragma once
+
+#include "heap/chunk.h"
+
+/*
+ * Written into word 1 of every object that is not live, cleared when one is handed out.  A free that
+ * finds it takes the slow path, which proves or refutes a double free.  No pointer and no small
+ * integer equals it.
+ */
+extern uint64_t slab_secret HIDDEN;
+
+void slab_init(uint64_t random);
+
+/* Makes a slab of a span fresh from the page heap. */
+void slab_create(struct span *slab, unsigned size_class, unsigned arena);
+
+/* Withdraws the slab from the class map; its units may then be given back. */
+void slab_destroy(struct span *slab);
+
+/* Moves up to `count` free objects, lowest address last, to slots[0..]; returns how many. */
+unsigned slab_take(struct span *slab, void **slots, unsigned count);
+
+/* Carves what is missing of the granule `object` lies in, so that its frees become fast. */
+void slab_publish_granule(struct span *slab, uintptr_t object);
+
+void slab_verify(const struct span *slab);
+
+static inline const struct size_class *slab_class(const struct span *slab) {
+    return &size_classes[slab->size_class];
+}
+
+/*
+ * A flag in nout.  A slab from which nothing can be taken is apart from its bin's set; counting down
+ * then meets both cases drain must act on, apart and empty, with one comparison against 0.
+ */
+enum { SLAB_APART = INT16_MIN };
+
+static inline unsigned slab_nout(const struct span *slab) {
+    return (unsigned)slab->nout & INT16_MAX;
+}
+
+static inline bool slab_is_apart(const struct span *slab) {
+    return slab->nout < 0;
+}
+
+/* Arena, class and kind of a slab as one word. */
+static inline uint32_t slab_owner(const struct span *slab) {
+    uint32_t owner;
+    __builtin_memcpy(&owner, &slab->arena, sizeof(owner));
+    return owner;
+}
+
+static inline unsigned slab_nfree(const struct span *slab) {
+    return slab->ncarved - slab_nout(slab);
+}
+
+static inline bool slab_is_empty(const struct span *slab) {
+    return slab_nout(slab) == 0;
+}
+
+/* True when nothing can be taken. */
+static inline bool slab_is_full(const struct span *slab) {
+    return slab_nout(slab) == slab_class(slab)->total;
+}
+
+static inline uint64_t slab_word1(const void *object) {
+    return ((const uint64_t *)object)[1];
+}
+
+static inline void slab_set_word1(void *object, uint64_t value) {
+    ((uint64_t *)object)[1] = value;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * thread.c - heaps of threads: made when earned, listed, given up at exit.
+ *
+ * A thread's first calls go straight to the bins of its arena, so a thread that holds one block
+ * costs no page of ours.  Its heap is made at the 16th slow call.  Heaps are recycled through a
+ * list; their memory is never unmapped.
+ *
+ * Threads     The list of heaps is guarded by g.lock.  Searching and counting read other threads'
+ *             tops while those threads run; thread_any_holds says why that is sound.
+ * Read next   cache.c, which moves the objects.
+ */
+#include "heap/thread.h"
+
+#include <stdatomic.h>
+
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "heap/arena.h"
+#include "heap/cache.h"
+#include "heap/classmap.h"
+#include "heap/meta.h"
+#include "heap/slab.h"
+
+enum { CALLS_BEFORE_HEAP = 16 };
+
+/* The block of zeros: read only, shared by all threads without a heap. */
+static const struct hot zeros;
+
+__thread struct tls tls __attribute__((tls_model("initial-exec"))) = {
+    .hot = (struct hot *)(uintptr_t)&zeros,
+};
+
+static struct {
+    struct lock lock;
+    struct thread *all;
+    struct thread *unused; /* heaps without a thread, linked by next */
+    size_t count;
+} g;
+
+static void enter(void) {
+    /* After a fork the list is whole or lacks one heap: links are written in an order that never
+     * leads astray, so there is nothing to repair. */
+    (void)lock_acquire(&g.lock);
+}
+
+void thread_init(void) {
+    g.lock.rank = RANK_THREADS;
+}
+
+static void fill_hot(struct hot *hot) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        const struct size_class *sc = &size_classes[c];
+        hot->rec[c] = (struct rec){
+            .mult = sc->mult, .limit = sc->limit, .mask = sc->slab_mask, .size = sc->size};
+    }
+    for (size_t i = 0; i <= TABLE_MAX / 16; i++) {
+        hot->tab[i] = (uint8_t)(size_class_of(i * 16) * 4);
+    }
+    hot->secret = slab_secret;
+}
+
+static struct thread *take_heap(void) {
+    enter();
+    struct thread *thread = g.unused;
+    if (thread != NULL) {
+        g.unused = thread->next;
+    }
+    lock_release(&g.lock);
+    return thread != NULL ? thread : meta_alloc(sizeof(struct thread), CACHE_LINE);
+}
+
+static void list_heap(struct thread *thread) {
+    enter();
+    thread->next = g.all;
+    thread->link = &g.all;
+    if (g.all != NULL) {
+        g.all->link = &thread->next;
+    }
+    g.all = thread;
+    g.count++;
+    lock_release(&g.lock);
+}
+
+static void retire_heap(struct thread *thread) {
+    enter();
+    *thread->link = thread->next;
+    if (thread->next != NULL) {
+        thread->next->link = thread->link;
+    }
+    thread->next = g.unused;
+    g.unused = thread;
+    g.count--;
+    lock_release(&g.lock);
+}
+
+static COLD struct thread *earn_heap(void) {
+    if (tls.dead || ++tls.calls < CALLS_BEFORE_HEAP) {
+        return NULL;
+    }
+    struct thread *thread = take_heap();
+    if (thread == NULL) {
+        return NULL;
+    }
+    fill_hot(&thread->hot);
+    __builtin_memset(thread->room, 0, sizeof(thread->room));
+    __builtin_memset(thread->cap, 0, sizeof(thread->cap));
+    __builtin_memset(thread->seen, 0, sizeof(thread->seen));
+    thread->arena = (uint16_t)arena_choose();
+    thread->spare_bytes = opt.thread_cache_bytes;
+    thread->parked = classmap_is_windowed() || opt.all_slow;
+    list_heap(thread);
+    tls.self = thread;
+    if (!thread->parked) {
+        tls.hot = &thread->hot;
+    }
+    return thread;
+}
+
+struct thread *thread_self(void) {
+    return LIKELY(tls.self != NULL) ? tls.self : earn_heap();
+}
+
+unsigned thread_arena(void) {
+    return tls.self != NULL ? tls.self->arena : arena_choose();
+}
+
+void thread_flush(void) {
+    if (tls.self != NULL) {
+        cache_flush(tls.self);
+    }
+}
+
+void thread_exit(void) {
+    struct thread *thread = tls.self;
+    tls.dead = 1;
+    if (thread == NULL) {
+        return;
+    }
+    tls.hot = (struct hot *)(uintptr_t)&zeros;
+    tls.self = NULL;
+    cache_flush(thread);
+    retire_heap(thread);
+}
+
+/* ---------------------------------------------------------------- looking into other heaps */
+
+static uintptr_t read_top(const uintptr_t *top) {
+    /* Acquire: the slots below the top are read next. */
+    return __atomic_load_n(top, __ATOMIC_ACQUIRE);
+}
+
+static bool slots_hold(void *const *slots, unsigned count, const void *object) {
+    for (unsigned i = 0; i < count; i++) {
+        if (__atomic_load_n(&slots[i], __ATOMIC_RELAXED) == object) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The filled slots of a giving magazine, read while its owner may be changing its room: an answer
+ * is only taken when the top is the same before and after the room was read. */
+static unsigned read_given(const struct thread *thread, unsigned c, void *const **slots) {
+    uintptr_t give = read_top(&thread->hot.rec[c].give);
+    unsigned cap = __atomic_load_n(&thread->cap[c], __ATOMIC_ACQUIRE);
+    if (give == 0 || cap == 0 || read_top(&thread->hot.rec[c].give) != give) {
+        return 0;
+    }
+    *slots = (void *const *)magazine_give_start(magazine_of_give(give), cap);
+    return magazine_give_count(give, cap);
+}
+
+static bool heap_holds(const struct thread *thread, unsigned c, const void *object) {
+    uintptr_t take = read_top(&thread->hot.rec[c].take);
+    if (slots_hold(magazine_of_take(take)->slots, magazine_take_count(take), object)) {
+        return true;
+    }
+    void *const *given = NULL;
+    unsigned count = read_given(thread, c, &given);
+    return slots_hold(given, count, object);
+}
+
+/*
+ * The caller owns `object` since before this search, or it would not be freeing it rightly.  A slot
+ * below a top that was read after the search began was therefore put there by somebody who freed
+ * the object as well.  An object on its way between magazines can be missed, never invented.
+ */
+bool thread_any_holds(unsigned size_class, const void *object) {
+    bool found = false;
+    enter();
+    for (struct thread *thread = g.all; thread != NULL && !found; thread = thread->next) {
+        found = heap_holds(thread, size_class, object);
+    }
+    lock_release(&g.lock);
+    return found;
+}
+
+size_t thread_count_cached(unsigned size_class) {
+    size_t sum = 0;
+    enter();
+    for (struct thread *thread = g.all; thread != NULL; thread = thread->next) {
+        void *const *given;
+        sum += magazine_take_count(read_top(&thread->hot.rec[size_class].take));
+        sum += read_given(thread, size_class, &given);
+    }
+    lock_release(&g.lock);
+    return sum;
+}
+
+size_t thread_count(void) {
+    return g.count;
+}

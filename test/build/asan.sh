@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: MIT
+# asan.sh - unit and model tests under the address and undefined-behaviour sanitizers.
+. "$SOURCE/test/build/flavour.sh"
+build_flavour asan asan
+test_flavour asan '^(unit|model)$'

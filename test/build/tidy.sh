@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+# tidy.sh - what .clang-tidy makes an error: a body without braces.
+. "$SOURCE/test/build/flavour.sh"
+need clang-tidy
+cd "$SOURCE"
+sources=$(find src cli -name '*.c')
+quietly clang-tidy --quiet $sources -- -std=gnu11 -Iinclude -Isrc \
+    -DDEBUG_BUILD=1 -DTALLY_CHECK=1 -DTALLY_OVERRIDE=1 -DTALLY_VERSION_TEXT='""'

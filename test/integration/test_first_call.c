@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_first_call.c - every exported function as the very first call: of a process, of a thread,
+ * of a child after fork.
+ *
+ * An allocator initialises itself from whichever function happens to come first, before its own
+ * constructor and before libc has finished. The first call of a process is made from
+ * .preinit_array, which runs before the constructors of every library; the program starts itself
+ * again for each function, with the function's name as argument. The function then returns what
+ * it promises, and an ordinary malloc and free follow.
+ *
+ * The table below has a row for each exported function; test_exports.sh compares it with the
+ * exports.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <tally/tally.h>
+#include <unistd.h>
+
+#include "test.h"
+
+TEST_SETUP(require_tally);
+
+/* How a function is called; the letters are its arguments. */
+enum shape {
+    SIZE,            /* void *f(size_t) */
+    SIZE_NOTHROW,    /* void *f(size_t, const nothrow_t &) */
+    COUNT_SIZE,      /* void *f(size_t, size_t) */
+    NULL_SIZE,       /* void *f(void *, size_t) */
+    NULL_COUNT_SIZE, /* void *f(void *, size_t, size_t) */
+    ALIGN_SIZE,      /* void *f(size_t alignment, size_t) */
+    SIZE_ALIGN,      /* void *f(size_t, size_t alignment), and with nothrow_t */
+    OUT_ALIGN_SIZE,  /* int f(void **, size_t, size_t) */
+    FREE_NULL,       /* void f(void *), void f(void *, size_t), void f(void *, size_t, size_t) */
+    USABLE,          /* size_t f(void *) */
+    MALLINFO,
+    MALLINFO2,
+    MALLOPT,
+    TRIM,
+    INFO,
+    STATS,
+    PURGE,   /* size_t f(void) */
+    TOTALS,  /* void f(struct tally_totals *) */
+    VERIFY,  /* void f(void) */
+    VERSION, /* const char *f(void) */
+};
+
+static const struct row {
+    const char *name;
+    enum shape shape;
+} rows[] = {
+    {"malloc", SIZE},
+    {"calloc", COUNT_SIZE},
+    {"realloc", NULL_SIZE},
+    {"reallocarray", NULL_COUNT_SIZE},
+    {"free", FREE_NULL},
+    {"cfree", FREE_NULL},
+    {"free_sized", FREE_NULL},
+    {"free_aligned_sized", FREE_NULL},
+    {"posix_memalign", OUT_ALIGN_SIZE},
+    {"aligned_alloc", ALIGN_SIZE},
+    {"memalign", ALIGN_SIZE},
+    {"valloc", SIZE},
+    {"pvalloc", SIZE},
+    {"malloc_usable_size", USABLE},
+    {"mallinfo", MALLINFO},
+    {"mallinfo2", MALLINFO2},
+    {"mallopt", MALLOPT},
+    {"malloc_trim", TRIM},
+    {"malloc_info", INFO},
+    {"malloc_stats", STATS},
+    {"__libc_malloc", SIZE},
+    {"__libc_calloc", COUNT_SIZE},
+    {"__libc_realloc", NULL_SIZE},
+    {"__libc_free", FREE_NULL},
+    {"__libc_cfree", FREE_NULL},
+    {"__libc_memalign", ALIGN_SIZE},
+    {"__libc_valloc", SIZE},
+    {"__libc_pvalloc", SIZE},
+    {"__libc_mallopt", MALLOPT},
+    {"__libc_mallinfo", MALLINFO},
+    {"__posix_memalign", OUT_ALIGN_SIZE},
+    {"_Znwm", SIZE},
+    {"_Znam", SIZE},
+    {"_ZnwmRKSt9nothrow_t", SIZE_NOTHROW},
+    {"_ZnamRKSt9nothrow_t", SIZE_NOTHROW},
+    {"_ZnwmSt11align_val_t", SIZE_ALIGN},
+    {"_ZnamSt11align_val_t", SIZE_ALIGN},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", SIZE_ALIGN},
+    {"_ZnamSt11align_val_tRKSt9nothrow_t", SIZE_ALIGN},
+    {"_ZdlPv", FREE_NULL},
+    {"_ZdaPv", FREE_NULL},
+    {"_ZdlPvm", FREE_NULL},
+    {"_ZdaPvm", FREE_NULL},
+    {"_ZdlPvRKSt9nothrow_t", FREE_NULL},
+    {"_ZdaPvRKSt9nothrow_t", FREE_NULL},
+    {"_ZdlPvSt11align_val_t", FREE_NULL},
+    {"_ZdaPvSt11align_val_t", FREE_NULL},
+    {"_ZdlPvmSt11align_val_t", FREE_NULL},
+    {"_ZdaPvmSt11align_val_t", FREE_NULL},
+    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
+    {"_ZdaPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
+    {"tally_malloc", SIZE},
+    {"tally_calloc", COUNT_SIZE},
+    {"tally_realloc", NULL_SIZE},
+    {"tally_reallocarray", NULL_COUNT_SIZE},
+    {"tally_free", FREE_NULL},
+    {"tally_free_sized", FREE_NULL},
+    {"tally_free_aligned_sized", FREE_NULL},
+    {"tally_posix_memalign", OUT_ALIGN_SIZE},
+    {"tally_aligned_alloc", ALIGN_SIZE},
+    {"tally_memalign", ALIGN_SIZE},
+    {"tally_valloc", SIZE},
+    {"tally_pvalloc", SIZE},
+    {"tally_usable_size", USABLE},
+    {"tally_purge", PURGE},
+    {"tally_totals", TOTALS},
+    {"tally_verify", VERIFY},
+    {"tally_version", VERSION},
+};
+
+enum { ROWS = sizeof rows / sizeof *rows, ASKED = 200, ALIGNMENT = 64 };
+
+/* One function pointer in every shape that the table knows. */
+union callable {
+    void *symbol;
+    void *(*size)(size_t);
+    void *(*size_nothrow)(size_t, const void *);
+    void *(*size_size)(size_t, size_t);
+    void *(*size_align_nothrow)(size_t, size_t, const void *);
+    void *(*pointer_size)(void *, size_t);
+    void *(*pointer_size_size)(void *, size_t, size_t);
+    int (*out_size_size)(void **, size_t, size_t);
+    void (*free_three)(void *, size_t, size_t);
+    size_t (*usable)(void *);
+    struct mallinfo (*mallinfo)(void);
+    struct mallinfo2 (*mallinfo2)(void);
+    int (*two_ints)(int, int);
+    int (*trim)(size_t);
+    int (*info)(int, FILE *);
+    void (*stats)(void);
+    size_t (*purge)(void);
+    void (*totals)(struct tally_totals *);
+    const char *(*version)(void);
+};
+
+static bool good_block(void *p, size_t alignment) {
+    if (p == NULL || (uintptr_t)p % alignment != 0) {
+        return false;
+    }
+    memset(p, 0xa5, ASKED);
+    free(p);
+    return true;
+}
+
+static bool good_out_block(union callable f) {
+    void *p = NULL;
+    return f.out_size_size(&p, ALIGNMENT, ASKED) == 0 && good_block(p, ALIGNMENT);
+}
+
+static bool good_totals(union callable f) {
+    struct tally_totals totals;
+    memset(&totals, 0xff, sizeof totals);
+    f.totals(&totals);
+    return totals.live < (size_t)1 << 40 && totals.mapped < (size_t)1 << 40;
+}
+
+static bool good_report(union callable f) {
+    FILE *file = fopen("/dev/null", "w");
+    bool good = file != NULL && f.info(0, file) == 0;
+    return good && fclose(file) == 0;
+}
+
+/* True when the function did what it promises. */
+static bool call_first(const struct row *row, union callable f) {
+    switch (row->shape) {
+    case SIZE:
+        return good_block(f.size(ASKED), 16);
+    case SIZE_NOTHROW:
+        return good_block(f.size_nothrow(ASKED, "nothrow"), 16);
+    case COUNT_SIZE:
+        return good_block(f.size_size(2, ASKED / 2), 16);
+    case NULL_SIZE:
+        return good_block(f.pointer_size(NULL, ASKED), 16);
+    case NULL_COUNT_SIZE:
+        return good_block(f.pointer_size_size(NULL, 2, ASKED / 2), 16);
+    case ALIGN_SIZE:
+        return good_block(f.size_size(ALIGNMENT, ASKED), ALIGNMENT);
+    case SIZE_ALIGN:
+        return good_block(f.size_align_nothrow(ASKED, ALIGNMENT, "nothrow"), ALIGNMENT);
+    case OUT_ALIGN_SIZE:
+        return good_out_block(f);
+    case FREE_NULL:
+        f.free_three(NULL, 16, 16);
+        return true;
+    case USABLE:
+        return f.usable(NULL) == 0;
+    case MALLINFO:
+        return f.mallinfo().uordblks >= 0;
+    case MALLINFO2:
+        return f.mallinfo2().uordblks < (size_t)1 << 40;
+    case MALLOPT:
+        return f.two_ints(M_ARENA_MAX, 2) == 1;
+    case TRIM:
+        return (unsigned)f.trim(0) <= 1;
+    case INFO:
+        return good_report(f);
+    case STATS:
+    case VERIFY:
+        f.stats();
+        return true;
+    case PURGE:
+        return f.purge() < (size_t)1 << 40;
+    case TOTALS:
+        return good_totals(f);
+    case VERSION:
+        return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
+    }
+    return false;
+}
+
+/* What follows must work whatever came first. */
+static bool heap_works(void) {
+    for (size_t size = 1; size < 300000; size = size * 2 + 1) {
+        void *p = malloc(size);
+        if (p == NULL || malloc_usable_size(p) < size) {
+            return false;
+        }
+        memset(p, 1, size);
+        free(p);
+    }
+    return true;
+}
+
+enum verdict { GOOD = 0, NOT_DEFINED = 3, BROKEN = 4 };
+
+static enum verdict try_row(const struct row *row) {
+    union callable f;
+    f.symbol = dlsym(RTLD_DEFAULT, row->name);
+    if (f.symbol == NULL) {
+        return NOT_DEFINED;
+    }
+    return call_first(row, f) && heap_works() ? GOOD : BROKEN;
+}
+
+/* Runs before every constructor. With the argument --first NAME the process makes that call and
+ * ends. */
+static void before_constructors(int argc, char **argv, char **environment) {
+    (void)environment;
+    if (argc != 3 || strcmp(argv[1], "--first") != 0) {
+        return;
+    }
+    for (size_t i = 0; i < ROWS; i++) {
+        if (strcmp(argv[2], rows[i].name) == 0) {
+            _exit(try_row(&rows[i]));
+        }
+    }
+    _exit(NOT_DEFINED);
+}
+
+__attribute__((section(".preinit_array"),
+               used)) static void (*const first_of_all)(int, char **,
+                                                        char **) = before_constructors;
+
+/* Waits for the process that made the call and names the function if it went wrong. All rows are
+ * tried before the test fails, so that one run shows every gap. */
+static bool good_verdict(const struct row *row, pid_t pid, const char *where) {
+    char number[24];
+    int status = 0;
+    check_eq(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == GOOD) {
+        return true;
+    }
+    if (WIFSIGNALED(status)) {
+        test_say("    ", row->name, " ", where, ": signal ", test_decimal(number, WTERMSIG(status)),
+                 "\n", NULL);
+    } else {
+        test_say("    ", row->name, " ", where,
+                 WEXITSTATUS(status) == NOT_DEFINED ? ": not defined\n" : ": wrong result\n", NULL);
+    }
+    return false;
+}
+
+/* malloc_stats writes there. The descriptor is replaced, not the stream, which stays unbuffered. */
+static void silence_stderr(void) {
+    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    check(dup2(fd, STDERR_FILENO) == STDERR_FILENO);
+}
+
+TEST(every_function_may_be_the_first_call_of_a_process) {
+    int bad = 0;
+    silence_stderr();
+    for (size_t i = 0; i < ROWS; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            execl("/proc/self/exe", "test_first_call", "--first", rows[i].name, NULL);
+            _exit(127);
+        }
+        bad += !good_verdict(&rows[i], pid, "as first call of a process");
+    }
+    check_eq(bad, 0);
+}
+
+static void *thread_main(void *row) {
+    _exit(try_row(row));
+}
+
+TEST(every_function_may_be_the_first_call_of_a_thread) {
+    int bad = 0;
+    silence_stderr();
+    for (size_t i = 0; i < ROWS; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, thread_main, (void *)(uintptr_t)&rows[i]);
+            pthread_join(thread, NULL);
+            _exit(BROKEN);
+        }
+        bad += !good_verdict(&rows[i], pid, "as first call of a thread");
+    }
+    check_eq(bad, 0);
+}
+
+TEST(every_function_may_be_the_first_call_after_fork) {
+    int bad = 0;
+    silence_stderr();
+    for (size_t i = 0; i < ROWS; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            _exit(try_row(&rows[i]));
+        }
+        bad += !good_verdict(&rows[i], pid, "as first call after fork");
+    }
+    check_eq(bad, 0);
+}

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The library as an archive: one forgotten symbol would make the linker pull in libc's malloc
+# beside ours, and the program would have two heaps without a word. The link is tried in every
+# form that people use; then libc's malloc must not be in the program, the program must work, and
+# a double free must be reported by us.
+
+# shellcheck source=test/lib/under_tally.sh
+. "$(dirname -- "$0")/../lib/under_tally.sh"
+
+compiler=${CC:-cc}
+archive=$build/libtally.a
+source=$here/test/integration/program_static.c
+command -v "$compiler" >/dev/null || skip "there is no C compiler"
+[ -f "$archive" ] || fail "$archive does not exist: build it, or say where it is in BUILD"
+echo 'int main(void) { return 0; }' >"$scratch/empty.c"
+"$compiler" -static -o "$scratch/empty" "$scratch/empty.c" 2>/dev/null ||
+    skip "there is no static libc"
+
+# try NAME LINK-WORDS...: links, looks inside, runs.
+try() {
+    name=$1
+    shift
+    program=$scratch/program
+    "$compiler" -O1 -g -fno-builtin -pthread "$@" -o "$program" 2>"$scratch/link" || {
+        cat "$scratch/link"
+        fail "$name: it does not link"
+    }
+    if nm "$program" | grep -wE '_int_malloc|ptmalloc_init|malloc_consolidate'; then
+        fail "$name: libc's malloc was linked too"
+    fi
+    under_libc "$program" >"$scratch/output" 2>&1 ||
+        fail "$name: status $?: $(cat "$scratch/output")"
+    grep -q '^works' "$scratch/output" || fail "$name: it printed: $(cat "$scratch/output")"
+    { under_libc "$program" twice >"$scratch/output" 2>&1; } 2>/dev/null
+    status=$?
+    [ $status -eq 134 ] || fail "$name: a double free ends with status $status, not by SIGABRT"
+    grep -qE "^tally: free\\(0x[0-9a-f]+\\): the [0-9]+-byte object is already free$" \
+        "$scratch/output" ||
+        fail "$name: a double free says: $(cat "$scratch/output")"
+    echo "$name: works"
+}
+
+try "-static" -static "$source" "$archive"
+try "-static-pie" -static-pie -fPIE "$source" "$archive"
+try "-static, whole archive" -static "$source" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive
+try "-static, archive first" -static -Wl,-u,malloc "$archive" "$source"
+
+# The archive in a program that is otherwise dynamic.
+"$compiler" -O1 -g -fno-builtin -pthread -o "$scratch/program" "$source" "$archive" ||
+    fail "dynamic program: it does not link"
+under_libc "$scratch/program" | grep -q '^works' || fail "dynamic program: it does not work"
+{ under_libc "$scratch/program" twice 2>&1; } 2>/dev/null | grep -q '^tally: free(' ||
+    fail "dynamic program: not our free"
+echo "dynamic program with the archive: works"

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * misuse_realloc_interior.c - realloc of a pointer into a block.
+ */
+#define VARIANTS 4
+#include "misuse.h"
+
+static void misuse(size_t size, int variant) {
+    static const size_t offsets[] = {1, 8, 16, 4096};
+    char *p = malloc(size);
+    size_t usable = malloc_usable_size(p);
+    if (offsets[variant] >= usable) {
+        not_applicable();
+    }
+    expect_interior("realloc", p, offsets[variant], usable);
+    if (realloc(launder(p + offsets[variant]), size + 1) == NULL) {
+        return;
+    }
+}

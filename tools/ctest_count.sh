@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# ctest_count.sh - run ctest with the given arguments, then print the count alone on a line.
+#
+# The numbers come from ctest's own JUnit file and not from its text, in which the output of a
+# failing test may say anything.  The exit status is ctest's.
+junit=$(mktemp)
+trap 'rm -f "$junit"' EXIT
+ctest --no-tests=error --output-junit "$junit" "$@"
+status=$?
+python3 - "$junit" <<'EOF'
+import sys
+import xml.etree.ElementTree as tree
+try:
+    suite = tree.parse(sys.argv[1]).getroot()
+except tree.ParseError:
+    sys.exit("ctest wrote no results")
+count = {"run": 0, "fail": 0, "notrun": 0}
+for case in suite.iter("testcase"):
+    status = case.get("status")
+    skipped = case.find("skipped")
+    # A program that is missing did not run either, but it is no skip.
+    if status == "notrun" and skipped is not None and "SKIP" not in skipped.get("message", ""):
+        status = "fail"
+    count[status if status in count else "fail"] += 1
+print(f"{count['run']} passed, {count['fail']} failed, {count['notrun']} skipped")
+EOF
+exit $status

@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""lint.py - the rules of the tree that a program can check, and the guides it can measure.
+
+    lint.py [--guides] [ROOT]
+
+Rules fail: one line `file:line: sentence` each, exit status 1.  They are about layers (who may
+include whom, who may talk to the kernel), names, and the licence line.  Guides are numbers that
+good code tends to meet; what exceeds one is printed and nothing fails.  --guides prints all the
+measurements.  CONTRIBUTING.md says what the rules are for.
+"""
+import os
+import re
+import statistics
+import sys
+
+LAYERS = ("base", "heap", "prof", "guard", "control", "api")
+CLI_MAY_INCLUDE = ("tally/tally.h", "prof/format.h", "control/wire.h", "control/stats_page.h")
+KERNEL_HEADERS = re.compile(r"(sys|linux|asm)/")
+KERNEL_CALLS = re.compile(
+    r"(?<![\w.>])(syscall|mmap|munmap|mremap|madvise|mprotect|mlock|brk|sbrk|open|openat|close|read"
+    r"|write|pread|pwrite|ioctl|fcntl|socket|memfd_create|clone|futex|nanosleep|clock_gettime"
+    r"|sched_yield|sched_getcpu|sched_getaffinity|getrlimit|prctl|kill|tgkill|_exit)\s*\(")
+SPDX = "SPDX-License-Identifier: MIT"
+SOURCES = (".c", ".h", ".cc", ".def", ".py", ".sh", ".js")
+TEXTS = SOURCES + (".md", ".txt", ".map", ".json", ".cmake", ".css", ".html")
+# Relative to the root, because test/build/ holds sources.
+SKIPPED_FOLDERS = re.compile(r"(\./)?(\.git|build|build-[^/]*)$|.*(__pycache__|node_modules)$")
+# Names that a stranger expects in several folders.
+REPEATED_NAMES = ("README.md", "CMakeLists.txt")
+FILE_LINES, FILE_LINES_FAR = 600, 900
+FUNCTION_LINES, PARAMETERS, HEADERS_REACHED, IFS_PER_1000 = 70, 5, 15, 5
+HEADER_SHARE, ASSERTS_PER_1000, CMAKE_LINES, README_LINES = 15, 30, 250, 150
+
+
+class Source:
+    """One file: its lines, the same with comments and strings blanked, and its includes."""
+
+    def __init__(self, root, path):
+        self.path = path
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            self.text = file.read()
+        self.lines = self.text.splitlines()
+        self.stem, self.ext = os.path.splitext(os.path.basename(path))
+        self.is_c = self.ext in (".c", ".h", ".cc", ".def")
+        code = blank_comments(self.text) if self.is_c else self.text
+        self.code = code.splitlines()
+        self.includes = []
+        if self.is_c:
+            for number, line in enumerate(blank_comments(self.text, strings=False).splitlines(), 1):
+                match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+                if match:
+                    self.includes.append((number, match.group(1) == '"', match.group(2)))
+
+    @property
+    def layer(self):
+        """The folder under src/, or None."""
+        parts = self.path.split("/")
+        return parts[1] if parts[0] == "src" and len(parts) == 3 else None
+
+    @property
+    def is_os(self):
+        return self.layer == "base" and self.stem.startswith("os_")
+
+
+def blank_comments(text, strings=True):
+    """Replace comments, and strings unless told otherwise, by spaces; line numbers stay."""
+    def blank(match):
+        piece = match.group(0)
+        if piece[0] in "\"'" and not strings:
+            return piece
+        return re.sub(r"[^\n]", " ", piece)
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text,
+                  flags=re.S)
+
+
+def find_files(root):
+    for folder, folders, files in os.walk(root):
+        here = os.path.relpath(folder, root)
+        folders[:] = sorted(one for one in folders if not SKIPPED_FOLDERS.match(f"{here}/{one}"))
+        for name in sorted(files):
+            if name.endswith(TEXTS) or name in ("Makefile", "CMakeLists.txt"):
+                yield os.path.relpath(os.path.join(folder, name), root)
+
+
+# Rules.  Each yields (file, line, sentence).
+
+def check_layers(source, _):
+    """A file includes its own folder and those below; of another folder only its front door."""
+    if source.layer is None and not source.path.startswith("cli/"):
+        return
+    for number, quoted, name in source.includes:
+        folder, _, file = name.rpartition("/")
+        if not quoted or folder not in LAYERS:
+            if quoted and source.path.startswith("cli/") and "/" in name \
+                    and name not in CLI_MAY_INCLUDE:
+                yield source.path, number, f"cli/ may not include {name}"
+            elif quoted and source.layer and "/" not in name:
+                yield source.path, number, f'write the folder too: "{source.layer}/{name}"'
+            continue
+        if source.layer is None:
+            if folder != "base" and name not in CLI_MAY_INCLUDE:
+                yield source.path, number, f"cli/ may not include {name}"
+        elif source.layer not in LAYERS:
+            yield source.path, number, f"src/{source.layer}/ is no layer"
+        elif LAYERS.index(folder) > LAYERS.index(source.layer):
+            yield source.path, number, f"{source.layer}/ lies below {folder}/, so it may not"
+        elif folder not in (source.layer, "base") and file != f"{folder}.h" \
+                and not file.endswith(".def"):
+            yield source.path, number, f"of {folder}/ include only {folder}/{folder}.h, not {file}"
+
+
+def check_kernel(source, _):
+    """Only the os_ files of base/ ask the kernel for anything."""
+    if source.layer is None or source.is_os:
+        return
+    for number, quoted, name in source.includes:
+        if not quoted and KERNEL_HEADERS.match(name):
+            yield source.path, number, f"only src/base/os_linux*.c may include <{name}>"
+    for number, line in enumerate(source.code, 1):
+        match = KERNEL_CALLS.search(line)
+        if match:
+            yield source.path, number, f"{match.group(1)}() is a system call: use or extend os.h"
+
+
+def own_header(source, sources):
+    """The header that belongs to a source: x.h for x.c, and os.h for os_linux.c."""
+    folder = os.path.dirname(source.path)
+    names = [source.stem] + (["os"] if source.is_os else [])
+    return next((n + ".h" for n in names if f"{folder}/{n}.h" in sources), None)
+
+
+def check_include_order(source, sources):
+    """Own header first, then <...>, then "..."; tables come where they are needed."""
+    if not source.path.startswith(("src/", "cli/")) or source.ext not in (".c", ".h"):
+        return
+    headers = [one for one in source.includes if not one[2].endswith(".def")]
+    own = own_header(source, sources) if source.ext == ".c" else None
+    if own and headers:
+        number, quoted, name = headers.pop(0)
+        if not quoted or os.path.basename(name) != own:
+            yield source.path, number, f"the first include is the file's own header, {own}"
+    seen_quoted = False
+    for number, quoted, name in headers:
+        if seen_quoted and not quoted:
+            yield source.path, number, f'<{name}> comes before the "..." includes'
+        seen_quoted |= quoted
+
+
+def check_cycles(source, sources):
+    """No header reaches itself."""
+    if source.ext != ".h" or source.layer is None:
+        return
+    reached = reach(source, sources)
+    if source.path in reached:
+        yield source.path, 1, "this header includes itself through others"
+
+
+def check_licence(source, _):
+    wants = source.ext in SOURCES + (".map",) or os.path.basename(source.path) in (
+        "Makefile", "CMakeLists.txt")
+    if wants and not source.path.startswith("test/fuzz/corpus/") \
+            and not any(SPDX in line for line in source.lines[:3]):
+        yield source.path, 1, f"'{SPDX}' is missing at the top"
+
+
+def check_words(source, _):
+    """What must not appear in code."""
+    # The words are written apart here, or this file would break its own rule.
+    todo = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!.*#\d)")
+    if source.ext in SOURCES:
+        for number, line in enumerate(source.lines, 1):
+            match = todo.search(line)
+            if match and not source.path.endswith((".sh", ".py")):
+                yield source.path, number, f"{match.group(1)} without an issue number (#12)"
+            if line.rstrip() != line:
+                yield source.path, number, "white space at the end of the line"
+            if "\t" in line and source.is_c:
+                yield source.path, number, "a tab: indent with four spaces"
+    if source.layer is None and not source.path.startswith("cli/"):
+        return
+    rules = (
+        (r"\btypedef\s+(struct|union)\b", "no typedef for structs: write `struct name`"),
+        (r"\btypedef\b.*\b\w+_t\s*;", "a type of ours does not end in _t, which POSIX owns"),
+        (r"\batomic_(thread|signal)_fence\b",
+         "no stand-alone fence: the thread sanitizer cannot see it"),
+    )
+    for number, line in enumerate(source.code, 1):
+        for pattern, sentence in rules:
+            if re.search(pattern, line):
+                yield source.path, number, sentence
+        if source.layer not in (None, "api") and not source.is_os \
+                and re.search(r"\berrno\s*=[^=]", line):
+            yield source.path, number, "errno is set in api/ only"
+    if source.layer:
+        for number, _, name in source.includes:
+            if name == "assert.h":
+                yield source.path, number, "base/log.h defines assert; libc's allocates to print"
+
+
+def check_guards(source, _):
+    if source.ext != ".h":
+        return
+    once = "#pragma once" in source.text
+    if source.path.startswith("src/") and not once:
+        yield source.path, 1, "#pragma once is missing"
+    if source.path.startswith("include/") and (once or "#ifndef" not in source.text):
+        yield source.path, 1, "a public header has a classic guard"
+
+
+def check_unique_names(sources):
+    """A file name is unique in the repository, so that a name in a message is enough."""
+    first = {}
+    for path in sorted(sources):
+        name = os.path.basename(path)
+        if path.startswith(("include/compat/", "test/fuzz/corpus/")) or name in REPEATED_NAMES \
+                or not name.endswith(SOURCES):
+            continue
+        if name in first:
+            yield path, 1, f"the name is taken by {first[name]}"
+        first.setdefault(name, path)
+
+
+# Which list of CMakeLists.txt names the files of a folder, and how a name becomes a file.
+LISTS = (
+    *((f"{layer.upper()}_SOURCES", f"src/{layer}/", (".c",)) for layer in LAYERS),
+    ("CLI_SOURCES", "cli/", (".c",)),
+    ("UNIT_TESTS", "test/unit/test_", (".c",)),
+    ("MODEL_TESTS STRESS_TESTS", "test/stress/stress_", (".c",)),
+    ("INTEGRATION_TESTS CXX_TESTS", "test/integration/test_", (".c", ".cc")),
+    ("MISUSE_TESTS", "test/misuse/misuse_", (".c",)),
+    ("FAULT_TESTS", "test/fault/fault_", (".c",)),
+    ("SCRIPT_TESTS", "test/", (".sh",)),
+    ("BUILD_TESTS", "test/build/", (".sh",)),
+    ("BENCHES", "bench/", (".c",)),
+)
+# What tests use and are not: sourced scripts, and programs that a script compiles.
+NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/\w+/program_\w+\.cc?$")
+
+
+def read_lists(sources):
+    """Yield (prefix, endings, names) for each row of LISTS."""
+    text = re.sub(r"#.*", "", sources["CMakeLists.txt"].text)
+    for lists, prefix, endings in LISTS:
+        names = []
+        for one in lists.split():
+            match = re.search(rf"^set\({one}\b([^)]*)\)", text, re.M)
+            names += match.group(1).split() if match else []
+        yield prefix, endings, names
+
+
+def listed_files(sources):
+    return {prefix + name + ending for prefix, endings, names in read_lists(sources)
+            for name in names for ending in endings}
+
+
+def check_listed(sources):
+    """A test that no list names never runs, and nobody would notice."""
+    if "CMakeLists.txt" not in sources:
+        return
+    listed = listed_files(sources)
+    for path in sorted(sources):
+        folders = ("src/", "cli/", "test/", "bench/")
+        if path.startswith(folders) and path.endswith((".c", ".cc", ".sh")) \
+                and not path.startswith("bench/app_") and not NO_TESTS.match(path) \
+                and path not in listed:
+            yield path, 1, "no list in CMakeLists.txt names this file"
+
+
+RULES = (check_layers, check_kernel, check_include_order, check_cycles, check_licence,
+         check_words, check_guards)
+
+
+# Guides.
+
+def resolve(name, source, sources):
+    for path in (f"src/{name}", f"include/{name}", f"{os.path.dirname(source.path)}/{name}"):
+        if path in sources:
+            return path
+    return None
+
+
+def reach(source, sources):
+    """The project's headers that a file includes, directly or not."""
+    reached, waiting = set(), [source]
+    while waiting:
+        current = waiting.pop()
+        for _, _, name in current.includes:
+            path = resolve(name, current, sources)
+            if path and path not in reached:
+                reached.add(path)
+                waiting.append(sources[path])
+    return reached
+
+
+def functions(source):
+    """Yield (name, first line, lines, parameters) of each function, as clang-format lays it out."""
+    start, head = None, ""
+    for number, line in enumerate(source.code, 1):
+        if start is None:
+            if re.match(r"[A-Za-z_]", line):
+                head, head_line = line, number
+            elif head:
+                head += " " + line.strip()
+            if head and line.rstrip().endswith("{"):
+                match = re.search(r"(\w+)\s*\((.*)\)\s*\{$", head.rstrip())
+                if match and not re.match(r"(struct|enum|union|static const)\b[^(]*=", head):
+                    start, name, inside = head_line, match.group(1), match.group(2)
+                head = ""
+            elif head and line.rstrip().endswith(";"):
+                head = ""
+        elif line.startswith("}"):
+            flat = re.sub(r"\([^()]*\)", "", inside)
+            count = 0 if flat.strip() in ("", "void") else flat.count(",") + 1
+            yield name, start, number - start + 1, count
+            start, head = None, ""
+
+
+def share(part, whole, per):
+    return part * per / whole if whole else 0
+
+
+def measure(sources):
+    """Yield (True when a guide is exceeded, text)."""
+    code = [s for s in sources.values()
+            if s.path.startswith(("src/", "cli/")) and s.ext in (".c", ".h")]
+    lengths = []
+    for source in code:
+        if len(source.lines) > FILE_LINES:
+            far = "; look for the second file" if len(source.lines) > FILE_LINES_FAR else ""
+            yield True, f"{source.path}: {len(source.lines)} lines (guide {FILE_LINES}){far}"
+        for name, line, length, parameters in functions(source):
+            lengths.append(length)
+            if length > FUNCTION_LINES:
+                yield True, (f"{source.path}:{line}: {name} has {length} lines"
+                             f" (guide {FUNCTION_LINES})")
+            if parameters > PARAMETERS:
+                yield True, (f"{source.path}:{line}: {name} has {parameters} parameters"
+                             f" (guide {PARAMETERS})")
+        reached = len(reach(source, sources)) if source.ext == ".c" else 0
+        if reached > HEADERS_REACHED:
+            yield True, f"{source.path}: reaches {reached} headers (guide {HEADERS_REACHED})"
+    if lengths:
+        lengths.sort()
+        median, ninth = statistics.median(lengths), lengths[len(lengths) * 9 // 10]
+        yield median > 10 or ninth > 30, (
+            f"{len(lengths)} functions: median {median:g} lines (guide 10), nine in ten within"
+            f" {ninth} (guide 30), longest {lengths[-1]} (guide {FUNCTION_LINES})")
+    yield from measure_totals(sources, code)
+
+
+def measure_totals(sources, code):
+    lines = sum(len(s.lines) for s in code)
+    ifs = sum(1 for s in code for text in s.code if re.match(r"\s*#\s*if", text))
+    rate = share(ifs, lines, 1000)
+    yield rate > IFS_PER_1000, f"{rate:.1f} #if per 1000 lines (guide {IFS_PER_1000})"
+    library = [s for s in code if s.layer]
+    headers = share(sum(len(s.lines) for s in library if s.ext == ".h"),
+                    sum(len(s.lines) for s in library), 100)
+    yield headers > HEADER_SHARE, f"headers are {headers:.0f}% of src/ (guide {HEADER_SHARE}%)"
+    heap = [s for s in library if s.layer == "heap"]
+    asserts = sum(len(re.findall(r"\bassert\s*\(", t)) for s in heap for t in s.code)
+    rate = share(asserts, sum(len(s.lines) for s in heap), 1000)
+    yield bool(heap) and rate < ASSERTS_PER_1000, (
+        f"{rate:.0f} asserts per 1000 lines in heap/ (guide {ASSERTS_PER_1000} or more)")
+    if "CMakeLists.txt" in sources:
+        for prefix, endings, names in read_lists(sources):
+            absent = [name for name in names
+                      if not any(prefix + name + ending in sources for ending in endings)]
+            if absent:
+                yield True, f"CMakeLists.txt names {prefix}*, but there is no {', '.join(absent)}"
+    for path, most in (("CMakeLists.txt", CMAKE_LINES), ("README.md", README_LINES)):
+        if path in sources:
+            length = len(sources[path].lines)
+            yield length > most, f"{path}: {length} lines (guide {most})"
+
+
+def main():
+    arguments = [word for word in sys.argv[1:] if word != "--guides"]
+    default = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    root = arguments[0] if arguments else default
+    sources = {path: Source(root, path) for path in find_files(root)}
+    broken = [*check_unique_names(sources), *check_listed(sources)]
+    for source in sources.values():
+        for rule in RULES:
+            broken.extend(rule(source, sources))
+    for exceeded, text in measure(sources):
+        if exceeded or "--guides" in sys.argv:
+            print(f"guide: {text}" if exceeded else f"fine:  {text}")
+    for path, line, sentence in sorted(broken):
+        print(f"{path}:{line}: {sentence}")
+    if broken:
+        print(f"{len(broken)} rules broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
