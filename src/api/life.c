@@ -61,6 +61,7 @@ COLD void life_start(void) {
     (void)lock_acquire(&g.lock);
     bool first = !atomic_load_explicit(&life_is_started, memory_order_relaxed);
     if (first) {
+        lock_init();
         os_init();
         opt_init();
         if (!heap_init()) {

@@ -41,17 +41,18 @@ static COLD void *fail(int error) {
     return NULL;
 }
 
-static COLD void *malloc_slower(size_t size) {
+/* Anything but an empty magazine of a thread that has a heap. */
+static __attribute__((noinline)) void *malloc_slow(size_t size) {
     bool zeroed;
     prepare();
     void *object = size <= PTRDIFF_MAX ? heap_alloc(size, &zeroed) : NULL;
     return LIKELY(object != NULL) ? object : fail(ENOMEM);
 }
 
-/* An empty magazine, most of the time, or a size the table does not know. */
-static __attribute__((noinline)) void *malloc_slow(size_t size) {
-    void *object = size <= SMALL_MAX ? heap_alloc_cached(size) : NULL;
-    return LIKELY(object != NULL) ? object : malloc_slower(size);
+/* The magazine is empty; class 0 says that there is no heap. */
+static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) {
+    void *object = LIKELY(class4 != 0) ? heap_alloc_cached((unsigned)class4 / 4) : NULL;
+    return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
 
 EXPORT void *tally_malloc(size_t size) {
@@ -62,7 +63,7 @@ EXPORT void *tally_malloc(size_t size) {
     size_t class4 = hot->tab[((uint32_t)size + 15) / 16];
     uintptr_t take = thread_record(hot, &class4)->take;
     if (UNLIKELY(magazine_take_is_empty(take))) {
-        return malloc_slow(size);
+        return malloc_empty(size, class4);
     }
     void *object = magazine_pop(&thread_record(hot, &class4)->take, take);
     if (CHECKED) {
@@ -80,19 +81,13 @@ static __attribute__((noinline)) void free_checked(void *pointer, const char *fu
     }
 }
 
-static COLD void free_slower(void *pointer) {
+/* Anything but a full magazine. */
+static __attribute__((noinline)) void free_slow(void *pointer) {
     if (pointer == NULL) {
         return;
     }
     prepare();
     free_checked(pointer, "free");
-}
-
-/* A full magazine, most of the time. */
-static __attribute__((noinline)) void free_slow(void *pointer) {
-    if (UNLIKELY(!heap_free_cached(pointer))) {
-        free_slower(pointer);
-    }
 }
 
 static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
@@ -109,34 +104,50 @@ static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size
     }
 }
 
+/* The arguments are in the order in which the fast path has them in registers. */
+static __attribute__((noinline)) void free_full(void *pointer, size_t class4) {
+    heap_free_cached((unsigned)class4 / 4, pointer);
+}
+
+/* What became of a pointer on the fast path. */
+enum fate {
+    KEPT,    /* in the caller's magazine */
+    NO_ROOM, /* sound, but the magazine is full */
+    UNSURE,  /* not a published small object, or not a sound one: nothing was done */
+};
+
 /*
  * Keeps `pointer` in the caller's magazine if all checks pass and there is room.  The address is
  * looked up whatever it is: the class map answers 0 for all that is not a published small object,
  * and record 0 has limit 0.
  */
-static inline bool free_fast(void *pointer, struct hot *hot, size_t class4) {
-    uint32_t offset = (uint32_t)(uintptr_t)pointer & thread_record(hot, &class4)->mask;
-    uint32_t product = offset * thread_record(hot, &class4)->mult;
-    if (UNLIKELY(CHECKED ? product >= thread_record(hot, &class4)->limit : class4 == 0)) {
-        return false;
+static inline enum fate free_fast(void *pointer, struct hot *hot, size_t *class4) {
+    uint32_t offset = (uint32_t)(uintptr_t)pointer & thread_record(hot, class4)->mask;
+    uint32_t product = offset * thread_record(hot, class4)->mult;
+    if (UNLIKELY(CHECKED ? product >= thread_record(hot, class4)->limit : *class4 == 0)) {
+        return UNSURE;
     }
     uint64_t secret = hot->secret;
     if (UNLIKELY(CHECKED && slab_word1(pointer) == secret)) {
-        return false;
+        return UNSURE;
     }
-    uintptr_t give = thread_record(hot, &class4)->give;
+    uintptr_t give = thread_record(hot, class4)->give;
     if (UNLIKELY(magazine_give_is_full(give))) {
-        return false;
+        return NO_ROOM;
     }
     if (CHECKED) {
         slab_set_word1(pointer, secret);
     }
-    magazine_push(&thread_record(hot, &class4)->give, give, pointer);
-    return true;
+    magazine_push(&thread_record(hot, class4)->give, give, pointer);
+    return KEPT;
 }
 
 EXPORT void tally_free(void *pointer) {
-    if (UNLIKELY(!free_fast(pointer, tls.hot, classmap_get((uintptr_t)pointer)))) {
+    size_t class4 = classmap_get((uintptr_t)pointer);
+    enum fate fate = free_fast(pointer, tls.hot, &class4);
+    if (UNLIKELY(fate == NO_ROOM)) {
+        free_full(pointer, class4);
+    } else if (UNLIKELY(fate == UNSURE)) {
         free_slow(pointer);
     }
 }
@@ -145,7 +156,7 @@ EXPORT void tally_free_sized(void *pointer, size_t size) {
     struct hot *hot = tls.hot;
     size_t class4 = classmap_get((uintptr_t)pointer);
     if (UNLIKELY(size > TABLE_MAX || hot->tab[((uint32_t)size + 15) / 16] != class4 ||
-                 !free_fast(pointer, hot, class4))) {
+                 free_fast(pointer, hot, &class4) != KEPT)) {
         free_sized_slow(pointer, size);
     }
 }

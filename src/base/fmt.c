@@ -32,10 +32,14 @@ static void put(struct sink *sink, char c) {
 
 static void put_padded(struct sink *sink, const struct spec *spec, const char *text, size_t n) {
     size_t padding = spec->width > n ? spec->width - n : 0;
+    bool sign_first = spec->zero && n > 0 && text[0] == '-';
+    if (sign_first) {
+        put(sink, '-');
+    }
     for (size_t i = 0; !spec->left && i < padding; i++) {
         put(sink, spec->zero ? '0' : ' ');
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = sign_first; i < n; i++) {
         put(sink, text[i]);
     }
     for (size_t i = 0; spec->left && i < padding; i++) {

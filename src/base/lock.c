@@ -14,6 +14,17 @@ enum { SPINS = 100 };
 
 _Atomic uint32_t lock_generation;
 
+extern char __libc_single_threaded __attribute__((weak));
+
+static const char several_threads = 0;
+const char *lock_single_threaded = &several_threads;
+
+void lock_init(void) {
+    if (&__libc_single_threaded != NULL) {
+        lock_single_threaded = &__libc_single_threaded;
+    }
+}
+
 /* Debug builds only: a bit per rank this thread holds. */
 static __thread uint32_t held_ranks;
 

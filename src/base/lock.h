@@ -44,6 +44,16 @@ enum { LOCK_LOCKED = 1, LOCK_WAITERS = 2, LOCK_GENERATION_SHIFT = 2 };
 /* The generation, shifted; changes only in a forked child. */
 extern _Atomic uint32_t lock_generation HIDDEN;
 
+/*
+ * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody else
+ * can want the lock, and two atomic operations, the dearest part of a slow call, are saved.
+ */
+extern const char *lock_single_threaded HIDDEN;
+
+static inline bool lock_is_single_threaded(void) {
+    return *(const volatile char *)lock_single_threaded != 0;
+}
+
 /* The parts of acquire and release that few calls need. */
 enum lock_found lock_acquire_slowly(struct lock *lock);
 void lock_wake(struct lock *lock);
@@ -53,10 +63,13 @@ void lock_note_released(const struct lock *lock);
 static inline enum lock_found lock_acquire(struct lock *lock) {
     uint32_t free_word = atomic_load_explicit(&lock_generation, memory_order_relaxed);
     enum lock_found found = LOCK_SOUND;
-    /* Acquire pairs with the release in lock_release. */
-    if (UNLIKELY(!atomic_compare_exchange_strong_explicit(
-            &lock->word, &free_word, free_word | LOCK_LOCKED, memory_order_acquire,
-            memory_order_relaxed))) {
+    if (lock_is_single_threaded() &&
+        atomic_load_explicit(&lock->word, memory_order_relaxed) == free_word) {
+        atomic_store_explicit(&lock->word, free_word | LOCK_LOCKED, memory_order_relaxed);
+        /* Acquire pairs with the release in lock_release. */
+    } else if (UNLIKELY(!atomic_compare_exchange_strong_explicit(
+                   &lock->word, &free_word, free_word | LOCK_LOCKED, memory_order_acquire,
+                   memory_order_relaxed))) {
         found = lock_acquire_slowly(lock);
     }
     if (DEBUG) {
@@ -70,6 +83,10 @@ static inline void lock_release(struct lock *lock) {
         lock_note_released(lock);
     }
     uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    if (lock_is_single_threaded()) {
+        atomic_store_explicit(&lock->word, now, memory_order_release);
+        return;
+    }
     /* Release publishes what the holder wrote. */
     uint32_t word = atomic_exchange_explicit(&lock->word, now, memory_order_release);
     if (UNLIKELY(word & LOCK_WAITERS)) {
@@ -80,6 +97,9 @@ static inline void lock_release(struct lock *lock) {
 static inline bool lock_is_held(const struct lock *lock) {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) & LOCK_LOCKED;
 }
+
+/* Finds libc's word, where there is one.  Before it is called, locks take the atomic way. */
+void lock_init(void);
 
 /* In the child of a fork: from now on, locks held by others count as abandoned. */
 void lock_forked(void);

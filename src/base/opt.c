@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 
-enum option_type { U64, BOOL };
+enum option_type { U64, I64, BOOL };
 
 struct row {
     const char *name;
@@ -21,13 +21,13 @@ struct row {
     uint64_t initial;
     uint64_t least;
     uint64_t most;
-    uint64_t *field;
+    void *field; /* 64 bits, whatever the type */
 };
 
 struct options opt;
 
 #define OPTION(name, type, initial, least, most, help)                                             \
-    {#name, type, initial, least, most, &opt.name},
+    {#name, type, (uint64_t)(initial), (uint64_t)(least), (uint64_t)(most), &opt.name},
 static const struct row rows[] = {
 #include "base/options.def"
 };
@@ -77,8 +77,19 @@ static bool parse_value(const struct row *row, struct span value, uint64_t *numb
         *number = span_equals(value, "true");
         return *number || span_equals(value, "false");
     }
-    return fmt_parse_number(value.start, value.length, number) && *number >= row->least &&
-           *number <= row->most;
+    bool negative = row->type == I64 && value.length > 0 && value.start[0] == '-';
+    if (!fmt_parse_number(value.start + negative, value.length - negative, number)) {
+        return false;
+    }
+    if (row->type == I64) {
+        if (*number > INT64_MAX) {
+            return false;
+        }
+        int64_t value_signed = negative ? -(int64_t)*number : (int64_t)*number;
+        *number = (uint64_t)value_signed;
+        return value_signed >= (int64_t)row->least && value_signed <= (int64_t)row->most;
+    }
+    return *number >= row->least && *number <= row->most;
 }
 
 static void apply(struct span key, struct span value, const char *source) {
@@ -90,7 +101,7 @@ static void apply(struct span key, struct span value, const char *source) {
         log_warning("invalid value '%s' for option '%s' in %s is ignored", quote(value).text,
                     row->name, source);
     } else {
-        *row->field = number;
+        *(uint64_t *)row->field = number;
     }
 }
 
@@ -121,7 +132,7 @@ void opt_parse(const char *text, const char *source) {
 
 void opt_init(void) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        *rows[i].field = rows[i].initial;
+        *(uint64_t *)rows[i].field = rows[i].initial;
     }
     static const char *const sources[] = {"MALLOC_CONF", "TALLY_CONF"};
     for (size_t i = 0; i < 2 && !os_facts.secure; i++) {

@@ -6,7 +6,11 @@
 
 #include "base/common.h"
 
-#define OPTION(name, type, initial, least, most, help) uint64_t name;
+/* How each type of option is kept. */
+#define KEPT_U64 uint64_t
+#define KEPT_I64 int64_t
+#define KEPT_BOOL uint64_t
+#define OPTION(name, type, initial, least, most, help) KEPT_##type name;
 struct options {
 #include "base/options.def"
 };

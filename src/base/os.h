@@ -50,6 +50,9 @@ int os_purge(void *start, size_t bytes);
 void os_wait(_Atomic uint32_t *word, uint32_t expected);
 void os_wake(_Atomic uint32_t *word);
 
+/* Milliseconds since some point in the past; coarse, and never backwards. */
+uint64_t os_now_ms(void);
+
 /* The CPU this thread runs on now.  A hint: it may be stale or out of range at once. */
 uint32_t os_current_cpu(void);
 

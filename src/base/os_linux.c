@@ -4,7 +4,8 @@
  *
  * System calls are issued by hand.  libc's wrappers would be cancellation points, would touch
  * errno (free must leave it alone), and may be replaced by a program or a library that allocates
- * inside them.  The two exceptions, getauxval and sched_getcpu, read memory the loader prepared.
+ * inside them.  The exceptions, getauxval, sched_getcpu and clock_gettime, only read memory that the
+ * loader or the kernel prepared.
  *
  * Read next   os.h for the contracts.
  */
@@ -19,6 +20,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 struct os_facts os_facts;
 
@@ -120,23 +122,25 @@ void os_init(void) {
 
 /* ---------------------------------------------------------------- memory */
 
-static void *map(void *hint, size_t bytes, int protection, int flags) {
-    long result = raw_call(SYS_mmap, (long)hint, (long)bytes, protection,
-                           MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+/* Without MAP_NORESERVE: addresses that cannot be written are not charged anyway, and os_commit must
+ * be, so that the kernel can refuse what it does not have. */
+static void *map(void *hint, size_t bytes, int protection) {
+    long result =
+        raw_call(SYS_mmap, (long)hint, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
 void *os_map(size_t bytes) {
-    return map(NULL, bytes, PROT_READ | PROT_WRITE, 0);
+    return map(NULL, bytes, PROT_READ | PROT_WRITE);
 }
 
 void *os_reserve(void *hint, size_t bytes) {
-    return map(hint, bytes, PROT_NONE, MAP_NORESERVE);
+    return map(hint, bytes, PROT_NONE);
 }
 
 /* Reservations are left out of core files: they would only make them slow to write and to read. */
 void *os_reserve_readable(size_t bytes) {
-    void *start = map(NULL, bytes, PROT_READ, MAP_NORESERVE);
+    void *start = map(NULL, bytes, PROT_READ);
     if (start != NULL) {
         raw_call(SYS_madvise, (long)start, (long)bytes, MADV_DONTDUMP, 0, 0, 0);
     }
@@ -167,6 +171,12 @@ void os_wait(_Atomic uint32_t *word, uint32_t expected) {
 
 void os_wake(_Atomic uint32_t *word) {
     raw_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+}
+
+uint64_t os_now_ms(void) {
+    struct timespec now = {0};
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint32_t os_current_cpu(void) {

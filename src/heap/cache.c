@@ -11,10 +11,10 @@
  * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks and
  * F only grows, so it is enough to open F, each time, for what A leaves of the room:
  *
- *      F with room for 4     [ header |  ...  |60|61|62|63 ]      starts at slot 64 - 4
+ *      F with room for 4     [ header |  ...  |124|125|126|127 ]      starts at slot 128 - 4
  *
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
- * cost nothing.  Its room starts small and doubles each time it proves too small, up to 126 objects
+ * cost nothing.  It fetches 4 objects first, then 8, 16 and so on.  Its room starts small and doubles at each slow call, up to 254 objects
  * or 64 KiB, as long as the thread's budget lasts; then the class with the most room gives way.
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and its
@@ -25,6 +25,8 @@
  */
 #include "heap/cache.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
@@ -32,7 +34,8 @@
 enum {
     CALLS_BEFORE_MAGAZINES = 8,
     FIRST_ROOM = 8,
-    DENIALS_BEFORE_STEALING = 32,
+    FIRST_GOAL = 4,
+    NEEDS_BEFORE_STEALING = 32,
 };
 
 /* ---------------------------------------------------------------- room and budget */
@@ -67,10 +70,6 @@ static void empty_class(struct thread *thread, unsigned c);
  * program that uses all sizes alike, equal room means the fewest of them.
  */
 static COLD void steal_room(struct thread *thread, unsigned c) {
-    thread->denials++;
-    if (thread->denials % DENIALS_BEFORE_STEALING != 0) {
-        return;
-    }
     /* Never the last object's room: a class with magazines has some. */
     unsigned victim = richest_class(thread, (unsigned)max_size(2u * thread->room[c], 1));
     if (victim != 0) {
@@ -79,16 +78,20 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
     }
 }
 
-/* The class proved too small: double its room, as far as class and budget allow. */
-static void grow_room(struct thread *thread, unsigned c) {
+/* The class had a slow call: double its room, as far as class and budget allow. */
+static inline void grow_room(struct thread *thread, unsigned c) {
     unsigned room = thread->room[c];
-    if (room == size_classes[c].room_max) {
-        return;
-    }
-    unsigned wanted = (unsigned)min_size(room * 2u, size_classes[c].room_max);
-    if (bytes_of(c, wanted - room) <= thread->spare_bytes) {
+    unsigned wanted = room * 2u < size_classes[c].room_max ? room * 2u : size_classes[c].room_max;
+    if (wanted > room && bytes_of(c, wanted - room) <= thread->spare_bytes) {
         set_room(thread, c, wanted);
-    } else {
+    }
+}
+
+/* The class had to ask others for objects or to leave some to them: if the budget kept it from
+ * growing, it may be another's turn to give way. */
+static inline void note_need(struct thread *thread, unsigned c) {
+    if (thread->room[c] < size_classes[c].room_max &&
+        ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
         steal_room(thread, c);
     }
 }
@@ -111,54 +114,46 @@ struct closed {
 
 static inline struct closed close_class(struct thread *thread, unsigned c) {
     struct rec *rec = &thread->hot.rec[c];
-    struct closed class = {
+    struct closed closed = {
         .take = magazine_of_take(rec->take),
         .give = magazine_of_give(rec->give),
         .ntake = magazine_take_count(rec->take),
     };
-    class.given = (void **)magazine_give_start(class.give, thread->cap[c]);
-    class.ngive = (unsigned)((void **)rec->give - class.given);
+    closed.given = (void **)magazine_give_start(closed.give, thread->cap[c]);
+    closed.ngive = (unsigned)((void **)rec->give - closed.given);
     publish(&rec->give, 0);
-    publish(&rec->take, (uintptr_t) class.take);
-    return class;
+    publish(&rec->take, (uintptr_t)closed.take);
+    return closed;
 }
 
 /* Opens the class with F empty and open for what A leaves of the room, at most half of it. */
-static inline void open_class(struct thread *thread, unsigned c, const struct closed *class) {
+static inline void open_class(struct thread *thread, unsigned c, struct closed closed) {
     struct rec *rec = &thread->hot.rec[c];
     unsigned room = thread->room[c];
     assert(room > 0);
-    unsigned left = room > class->ntake ? room - class->ntake : 1;
+    unsigned left = room > closed.ntake ? room - closed.ntake : 1;
     unsigned half = (room + 1) / 2;
     unsigned cap = left < half ? left : half;
     __atomic_store_n(&thread->cap[c], (uint8_t)cap, __ATOMIC_RELEASE);
-    publish(&rec->take, (uintptr_t) class->take + class->ntake * sizeof(void *));
-    publish(&rec->give, magazine_give_start(class->give, cap));
+    publish(&rec->take, (uintptr_t)closed.take + closed.ntake * sizeof(void *));
+    publish(&rec->give, magazine_give_start(closed.give, cap));
 }
 
-/* Copies pairs, so it may write one slot more than `count`; there are 63 and never all are in use
- * when something is copied. */
-static inline void copy_slots(void **to, void **from, unsigned count) {
-    for (unsigned i = 0; i < count; i += 2) {
-        __builtin_memcpy(to + i, from + i, 2 * sizeof(void *));
-    }
-}
-
-static inline bool fits_on_take(const struct closed *class) {
-    return class->ntake == 0 || class->ntake + class->ngive < MAGAZINE_MOST;
+static inline bool fits_on_take(const struct closed *closed) {
+    return closed->ntake + closed->ngive <= MAGAZINE_MOST;
 }
 
 /* Moves what F holds on top of what A holds; a whole F and an empty A just change places. */
-static inline void give_to_take(struct closed *class) {
-    assert(fits_on_take(class));
-    if (class->ntake == 0 && class->given == class->give->slots) {
-        struct magazine *emptied = class->take;
-        class->take = class->give;
-        class->give = emptied;
+static inline void give_to_take(struct closed *closed) {
+    assert(fits_on_take(closed));
+    if (closed->ntake == 0 && closed->given == closed->give->slots) {
+        struct magazine *emptied = closed->take;
+        closed->take = closed->give;
+        closed->give = emptied;
     } else {
-        copy_slots(class->take->slots + class->ntake, class->given, class->ngive);
+        memcpy(closed->take->slots + closed->ntake, closed->given, closed->ngive * sizeof(void *));
     }
-    class->ntake += class->ngive;
+    closed->ntake += closed->ngive;
 }
 
 /* Gives a class its magazines once it has been asked for often enough. */
@@ -180,7 +175,8 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
         return false;
     }
     set_room(thread, c, room);
-    open_class(thread, c, &empty);
+    thread->goal[c] = FIRST_GOAL;
+    open_class(thread, c, empty);
     return true;
 }
 
@@ -208,32 +204,34 @@ void *cache_alloc_uncached(unsigned arena, unsigned c) {
     return object;
 }
 
-/* What was freed is too little: let the class grow, and fetch as much as it may hold.  Returns how
- * many objects the magazine has then. */
-static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
-                                                     struct magazine **take, unsigned ntake) {
-    grow_room(thread, c);
+/* What was freed is too little: fetch more, each time twice as much, up to half of the room. */
+static __attribute__((noinline)) struct closed fetch_more(struct thread *thread, unsigned c,
+                                                          struct closed closed) {
+    note_need(thread, c);
     unsigned half = (thread->room[c] + 1u) / 2;
-    if (ntake >= half) {
-        return ntake;
+    unsigned goal = thread->goal[c] < half ? thread->goal[c] : half;
+    thread->goal[c] = (uint8_t)min_size(goal * 2u, MAGAZINE_MOST);
+    if (closed.ntake < goal) {
+        unsigned more = goal - closed.ntake;
+        unsigned got = depot_take(c, &closed.take, closed.ntake, more);
+        if (got == 0) {
+            got = fetch(thread->arena, c, closed.take->slots + closed.ntake, more);
+        }
+        closed.ntake += got;
     }
-    unsigned got = depot_take(c, take, ntake, half - ntake);
-    if (got == 0) {
-        got = fetch(thread->arena, c, (*take)->slots + ntake, half - ntake);
-    }
-    return ntake + got;
+    return closed;
 }
 
 /* A is empty: hand out what was freed, and if that is little, fetch more. */
 static void refill(struct thread *thread, unsigned c) {
-    struct closed class = close_class(thread, c);
-    unsigned room = thread->room[c];
-    give_to_take(&class);
-    bool comfortable = room >= size_classes[c].room_comfort;
-    if (class.ntake <= room / 4 || (!comfortable && bytes_of(c, room) <= thread->spare_bytes)) {
-        class.ntake = fetch_more(thread, c, &class.take, class.ntake);
+    struct closed closed = close_class(thread, c);
+    closed.ntake = 0;
+    give_to_take(&closed);
+    grow_room(thread, c);
+    if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
+        closed = fetch_more(thread, c, closed);
     }
-    open_class(thread, c, &class);
+    open_class(thread, c, closed);
 }
 
 void *cache_alloc(struct thread *thread, unsigned c) {
@@ -252,14 +250,15 @@ void *cache_alloc(struct thread *thread, unsigned c) {
 
 /* F is full: put it onto A, or let A, which is colder, leave first. */
 static void relieve(struct thread *thread, unsigned c) {
-    struct closed class = close_class(thread, c);
-    if (!fits_on_take(&class) || class.ntake > thread->room[c] / 4u) {
-        class.take = depot_put(c, class.take, class.ntake);
-        class.ntake = 0;
-        grow_room(thread, c);
+    struct closed closed = close_class(thread, c);
+    if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
+        closed.take = depot_put(c, closed.take, closed.ntake);
+        closed.ntake = 0;
+        note_need(thread, c);
     }
-    give_to_take(&class);
-    open_class(thread, c, &class);
+    give_to_take(&closed);
+    grow_room(thread, c);
+    open_class(thread, c, closed);
 }
 
 void cache_free(struct thread *thread, unsigned c, void *object) {
@@ -278,29 +277,29 @@ void cache_free(struct thread *thread, unsigned c, void *object) {
 
 /* Leaves the class closed, with both magazines empty. */
 static struct closed put_all(struct thread *thread, unsigned c) {
-    struct closed class = close_class(thread, c);
-    if (!fits_on_take(&class)) {
-        class.take = depot_put(c, class.take, class.ntake);
-        class.ntake = 0;
+    struct closed closed = close_class(thread, c);
+    if (!fits_on_take(&closed)) {
+        closed.take = depot_put(c, closed.take, closed.ntake);
+        closed.ntake = 0;
     }
-    give_to_take(&class);
-    class.take = depot_put(c, class.take, class.ntake);
-    class.ntake = 0;
-    return class;
+    give_to_take(&closed);
+    closed.take = depot_put(c, closed.take, closed.ntake);
+    closed.ntake = 0;
+    return closed;
 }
 
 static void empty_class(struct thread *thread, unsigned c) {
-    struct closed class = put_all(thread, c);
-    open_class(thread, c, &class);
+    struct closed closed = put_all(thread, c);
+    open_class(thread, c, closed);
 }
 
 void cache_flush(struct thread *thread) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         if (thread->hot.rec[c].take != 0) {
-            struct closed class = put_all(thread, c);
+            struct closed closed = put_all(thread, c);
             publish(&thread->hot.rec[c].take, 0);
-            depot_return_magazine(class.take);
-            depot_return_magazine(class.give);
+            depot_return_magazine(closed.take);
+            depot_return_magazine(closed.give);
             set_room(thread, c, 0);
         }
     }

@@ -69,6 +69,7 @@ struct chunk {
     uint8_t starts_run;       /* `node` is in the set of free runs */
     uint8_t bucket;           /* the bucket `node` is in, plus 1; 0 = none */
     uint8_t is_dirty;         /* in the queue of chunks with dirty units */
+    uint64_t dirty_since_ms;  /* when it joined that queue */
     struct chunk *next_dirty;
     uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
     struct span span[CHUNK_UNITS];

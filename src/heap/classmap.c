@@ -11,7 +11,7 @@
 #include "heap/meta.h"
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
-enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT), ADDRESS_BITS = 47 };
+enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT) };
 static const size_t map_bytes = (size_t)1 << 32;
 
 /* What the map points to before start, and for ever in window mode: free may be the first call. */

@@ -28,7 +28,12 @@
 
 #include "heap/chunk.h"
 
-enum { LG_TABLE_LEAF = 30, TABLE_LEAVES = 1 << 16, LEAF_CHUNKS = 512 };
+enum {
+    ADDRESS_BITS = 47, /* the heap lies below 2^47 */
+    LG_TABLE_LEAF = 30,
+    TABLE_LEAVES = 1 << 16,
+    LEAF_CHUNKS = 512,
+};
 
 extern _Atomic uint8_t *classmap HIDDEN;
 extern uint32_t classmap_mask HIDDEN;

@@ -76,16 +76,6 @@ static inline void push(struct magazine **list, struct magazine *magazine) {
     *list = magazine;
 }
 
-/* A holder that vanished in a fork takes what waited with it: nothing is owned twice. */
-static inline struct depot *enter(unsigned size_class) {
-    struct depot *depot = &g.depots[size_class];
-    if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
-        depot->waiting = depot->empty = NULL;
-        depot->count = 0;
-    }
-    return depot;
-}
-
 static void enter_pool(void) {
     if (UNLIKELY(lock_acquire(&g.pool_lock) == LOCK_ABANDONED)) {
         g.pool = NULL;
@@ -109,8 +99,23 @@ void depot_return_magazine(struct magazine *empty) {
 static inline void account(struct depot *depot, unsigned size_class, size_t change) {
     size_t count = atomic_load_explicit(&depot->count, memory_order_relaxed);
     atomic_store_explicit(&depot->count, count + change, memory_order_relaxed);
-    atomic_fetch_add_explicit(&g.bytes, change * size_classes[size_class].size,
-                              memory_order_relaxed);
+    size_t bytes = change * size_classes[size_class].size;
+    if (lock_is_single_threaded()) {
+        bytes += atomic_load_explicit(&g.bytes, memory_order_relaxed);
+        atomic_store_explicit(&g.bytes, bytes, memory_order_relaxed);
+    } else {
+        atomic_fetch_add_explicit(&g.bytes, bytes, memory_order_relaxed);
+    }
+}
+
+/* A holder that vanished in a fork takes what waited with it: nothing is owned twice. */
+static inline struct depot *enter(unsigned size_class) {
+    struct depot *depot = &g.depots[size_class];
+    if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
+        depot->waiting = depot->empty = NULL;
+        account(depot, size_class, -depot_count(size_class));
+    }
+    return depot;
 }
 
 static inline bool budget_allows(size_t bytes) {

@@ -29,29 +29,17 @@ bool heap_init(void) {
 
 /* ---------------------------------------------------------------- the usual slow calls */
 
-void *heap_alloc_cached(size_t size) {
-    struct thread *thread = tls.self;
-    if (UNLIKELY(thread == NULL)) {
-        return NULL;
-    }
-    void *object = cache_alloc(thread, size_class_of(size));
+void *heap_alloc_cached(unsigned size_class) {
+    void *object = cache_alloc(tls.self, size_class);
     if (LIKELY(object != NULL)) {
         slab_set_word1(object, 0);
     }
     return object;
 }
 
-bool heap_free_cached(void *address) {
-    unsigned size_class = classmap_get((uintptr_t)address) / 4u;
-    const struct size_class *sc = &size_classes[size_class];
-    uint32_t offset = (uint32_t)(uintptr_t)address & sc->slab_mask;
-    if (UNLIKELY(tls.self == NULL || !size_class_is_start(sc, offset) ||
-                 slab_word1(address) == slab_secret)) {
-        return false;
-    }
+void heap_free_cached(unsigned size_class, void *address) {
     slab_set_word1(address, slab_secret);
     cache_free(tls.self, size_class, address);
-    return true;
 }
 
 /* ---------------------------------------------------------------- allocating */

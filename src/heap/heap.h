@@ -41,12 +41,11 @@ void *heap_alloc_aligned(size_t size, size_t alignment);
 struct heap_object heap_look(const void *address);
 
 /*
- * The two ends of a slow call that most calls take: a thread with a heap whose magazine ran empty or
- * full.  The first gives NULL and the second false, with nothing done, when the thread has no heap
- * or anything else is out of the ordinary; heap_alloc and heap_look then do the whole work.
+ * The usual slow calls: a thread with a heap whose magazine ran empty or full.  The first gives NULL
+ * without memory; the pointer of the second has passed all checks of the fast path.
  */
-void *heap_alloc_cached(size_t size);
-bool heap_free_cached(void *address);
+void *heap_alloc_cached(unsigned size_class);
+void heap_free_cached(unsigned size_class, void *address);
 
 /* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
 bool heap_free(const struct heap_object *object);

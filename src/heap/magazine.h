@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * magazine.h - 64 slots for pointers, with the limits in the low bits of the pointer into them.
+ * magazine.h - 128 slots for pointers, with the limits in the low bits of the pointer into them.
  *
- *      slot      0        1     2     3    ...    62    63
- *             [header | obj | obj | obj |  ...  |     |     ]      512 bytes, 512-byte aligned
+ *      slot      0        1     2     3    ...   126   127
+ *             [header | obj | obj | obj |  ...  |     |     ]      1024 bytes, 1024-byte aligned
  *                              ^
- *      taking   A points at the next object to hand out and moves down; A % 512 == 0: empty
- *      giving   F points at the next slot to fill and moves up;         F % 512 == 0: full
+ *      taking   A points at the next object to hand out and moves down; A % 1024 == 0: empty
+ *      giving   F points at the next slot to fill and moves up;         F % 1024 == 0: full
  *
  * So neither push nor pop loads a bound, and a pointer that is NULL is both empty and full: a thread
  * without magazines needs no test of its own.  A magazine that may hold only n objects starts
- * filling at slot 64 - n.
+ * filling at slot 128 - n.
  *
  * Order       pop lowers the top before it reads the slot, push fills the slot before it raises the
  *             top.  A fork or a signal in between then loses at most one object and duplicates none.
@@ -20,7 +20,12 @@
 
 #include "base/common.h"
 
-enum { MAGAZINE_BYTES = 512, MAGAZINE_MOST = 63, MAGAZINE_MASK = MAGAZINE_BYTES - 1 };
+enum {
+    MAGAZINE_BYTES = 1024,
+    MAGAZINE_SLOTS = MAGAZINE_BYTES / sizeof(void *),
+    MAGAZINE_MOST = MAGAZINE_SLOTS - 1,
+    MAGAZINE_MASK = MAGAZINE_BYTES - 1,
+};
 
 struct magazine {
     struct magazine *next; /* in a depot or a pool */
@@ -51,7 +56,7 @@ static inline unsigned magazine_take_count(uintptr_t take) {
 
 /* Where a magazine that may hold `capacity` objects starts filling. */
 static inline uintptr_t magazine_give_start(struct magazine *magazine, unsigned capacity) {
-    return (uintptr_t)magazine + (64 - capacity) * sizeof(void *);
+    return (uintptr_t)magazine + (MAGAZINE_SLOTS - capacity) * sizeof(void *);
 }
 
 static inline unsigned magazine_give_count(uintptr_t give, unsigned capacity) {

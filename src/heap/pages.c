@@ -14,7 +14,7 @@
  * the other so that the kernel sees one mapping.
  *
  * Freed units stay as they are ("dirty") and are reused first.  Chunks with dirty units stand in a
- * queue; when there is more dirty memory than the limit, the chunk that got dirty first is purged.
+ * queue; the one that got dirty first is purged when that was dirty_decay_ms ago.
  *
  * Threads     Everything below is guarded by g.lock, except the totals.
  * Invariant   dirty == units that are free and touched, over all chunks.
@@ -23,6 +23,8 @@
  * Read next   chunk.h; docs/design.md, "Life of a page".
  */
 #include "heap/pages.h"
+
+#include <string.h>
 
 #include "base/lock.h"
 #include "base/log.h"
@@ -129,6 +131,14 @@ static void free_chunks(struct chunk *first, uint32_t length) {
 
 /* ---------------------------------------------------------------- growing */
 
+/* Gives the addresses behind the frontier back; they may be terabytes nobody will get. */
+static void drop_frontier(void) {
+    if (g.region_end > g.frontier) {
+        os_unmap((void *)g.frontier, g.region_end - g.frontier);
+        g.region_end = g.frontier;
+    }
+}
+
 /* Reserves a region of at least `chunks` chunks, aligned, right behind the last one if possible. */
 static bool reserve_region(size_t chunks) {
     size_t bytes = chunks * CHUNK_BYTES;
@@ -151,9 +161,7 @@ static bool reserve_region(size_t chunks) {
         return false;
     }
     if (start != g.region_end) {
-        if (g.region_end > g.frontier) {
-            os_unmap((void *)g.frontier, g.region_end - g.frontier);
-        }
+        drop_frontier();
         g.frontier = start;
     }
     g.region_end = start + bytes;
@@ -173,10 +181,10 @@ static bool ensure_frontier(size_t chunks) {
     return (g.region_end - g.frontier) / CHUNK_BYTES >= chunks;
 }
 
-/* Commits one chunk at the frontier and describes it.  NULL, with nothing lost, on failure: steps
- * that were done can be done again. */
-static struct chunk *commit_chunk(void) {
-    if (!classmap_cover(g.frontier) || os_commit((void *)g.frontier, CHUNK_BYTES) != 0) {
+/* Describes the chunk at the frontier, whose memory is committed.  NULL, with nothing lost, without
+ * memory: the frontier stays where it is. */
+static struct chunk *describe_chunk(void) {
+    if (!classmap_cover(g.frontier)) {
         return NULL;
     }
     struct chunk *chunk = meta_alloc(sizeof(struct chunk), CACHE_LINE);
@@ -184,20 +192,27 @@ static struct chunk *commit_chunk(void) {
         return NULL;
     }
     chunk->base = g.frontier;
-    __builtin_memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
+    memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
     g.frontier += CHUNK_BYTES;
     add(&g.mapped_units, CHUNK_UNITS);
     classmap_enter(chunk);
     return chunk;
 }
 
-/* Adds `chunks` free chunks in a row.  What was committed before a failure stays as free chunks. */
+/*
+ * Adds `chunks` free chunks in a row.  They are committed in one call, so that the kernel can refuse
+ * what it will never have.  What was described before a failure stays as free chunks.
+ */
 static bool grow(size_t chunks) {
     if (!ensure_frontier(chunks)) {
         return false;
     }
+    if (os_commit((void *)g.frontier, chunks * CHUNK_BYTES) != 0) {
+        drop_frontier();
+        return false;
+    }
     for (size_t i = 0; i < chunks; i++) {
-        struct chunk *chunk = commit_chunk();
+        struct chunk *chunk = describe_chunk();
         if (chunk == NULL) {
             return false;
         }
@@ -242,6 +257,7 @@ static void enqueue_dirty(struct chunk *chunk) {
         return;
     }
     chunk->is_dirty = 1;
+    chunk->dirty_since_ms = os_now_ms();
     chunk->next_dirty = NULL;
     if (g.newest_dirty != NULL) {
         g.newest_dirty->next_dirty = chunk;
@@ -260,7 +276,7 @@ static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsig
     unit_map was_touched = chunk->touched & units;
     chunk->used |= units;
     chunk->touched |= units;
-    __builtin_memset(chunk->first + first, (int)head, count);
+    memset(chunk->first + first, (int)head, count);
     add(&g.used_units, count);
     add(&g.dirty_units, -(size_t)chunk_count_units(was_touched));
     return was_touched == 0;
@@ -268,7 +284,7 @@ static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsig
 
 static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
     struct span *span = &chunk->span[unit];
-    __builtin_memset(span, 0, offsetof(struct span, bits));
+    memset(span, 0, offsetof(struct span, bits));
     span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
     return span;
 }
@@ -421,28 +437,44 @@ static size_t purge_chunk(struct chunk *chunk) {
     for (unsigned first = 0; (length = chunk_next_run(dirty, &first)) > 0; first += length) {
         units += purge_run(chunk, first, length);
     }
+    if (dirty_units(chunk) != 0) {
+        enqueue_dirty(chunk); /* The kernel refused: try again later. */
+    }
     add(&g.dirty_units, -units);
     add(&g.purged_units, units);
     return units;
 }
 
-/* Purges the chunks that got dirty first until at most `keep` dirty units are left. */
-static size_t purge_down_to(size_t keep) {
+static struct chunk *dequeue_dirty(void) {
+    struct chunk *chunk = g.oldest_dirty;
+    g.oldest_dirty = chunk->next_dirty;
+    if (g.oldest_dirty == NULL) {
+        g.newest_dirty = NULL;
+    }
+    chunk->is_dirty = 0;
+    return chunk;
+}
+
+/* Purges the chunks that got dirty at `until_ms` or before, oldest first; units that went.  Chunks
+ * the kernel refuses to purge join the queue again, so it ends at the chunk that is last now. */
+static size_t purge_until(uint64_t until_ms) {
     size_t purged = 0;
-    while (get(&g.dirty_units) > keep && g.oldest_dirty != NULL) {
-        struct chunk *chunk = g.oldest_dirty;
-        g.oldest_dirty = chunk->next_dirty;
-        if (g.oldest_dirty == NULL) {
-            g.newest_dirty = NULL;
-        }
-        chunk->is_dirty = 0;
+    struct chunk *last = g.newest_dirty;
+    struct chunk *chunk = NULL;
+    while (chunk != last && g.oldest_dirty->dirty_since_ms <= until_ms) {
+        chunk = dequeue_dirty();
         purged += purge_chunk(chunk);
     }
     return purged;
 }
 
-static size_t dirty_limit(void) {
-    return max_size(opt.dirty_bytes / UNIT_BYTES, get(&g.used_units) / 16);
+/* Gives back what nobody has asked for in dirty_decay_ms. */
+static void decay(void) {
+    if (opt.dirty_decay_ms >= 0 && g.oldest_dirty != NULL) {
+        uint64_t now = os_now_ms();
+        uint64_t age = (uint64_t)opt.dirty_decay_ms;
+        purge_until(now > age ? now - age : 0);
+    }
 }
 
 static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
@@ -450,7 +482,7 @@ static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned cou
     unit_map units = chunk_units(first, count);
     ensure((chunk->used & units) == units);
     chunk->used &= ~units;
-    __builtin_memset(chunk->first + first, UNIT_FREE, count);
+    memset(chunk->first + first, UNIT_FREE, count);
     add(&g.used_units, -(size_t)count);
     add(&g.dirty_units, count);
     enqueue_dirty(chunk);
@@ -466,16 +498,13 @@ void pages_give_back(uintptr_t base, size_t units) {
         base += (uintptr_t)count * UNIT_BYTES;
         units -= count;
     }
-    size_t limit = dirty_limit();
-    if (get(&g.dirty_units) > limit) {
-        purge_down_to(limit / 2);
-    }
+    decay();
     lock_release(&g.lock);
 }
 
 size_t pages_purge_all(void) {
     enter();
-    size_t units = purge_down_to(0);
+    size_t units = purge_until(UINT64_MAX);
     lock_release(&g.lock);
     return units * UNIT_BYTES;
 }
@@ -597,9 +626,10 @@ static void settle_again(struct chunk *chunk, void *context) {
  */
 static COLD void repair(void) {
     g.oldest_dirty = g.newest_dirty = NULL;
+    g.frontier = g.region_end = 0; /* The two may not belong together; the addresses are lost. */
     g.mapped_units = g.used_units = g.dirty_units = 0;
-    __builtin_memset(g.partly, 0, sizeof(g.partly));
-    __builtin_memset(g.runs, 0, sizeof(g.runs));
+    memset(g.partly, 0, sizeof(g.partly));
+    memset(g.runs, 0, sizeof(g.runs));
     for_each_chunk(repair_chunk, NULL);
     for_each_chunk(settle_again, NULL);
 }

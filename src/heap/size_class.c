@@ -9,7 +9,13 @@
 
 #include "base/log.h"
 
-enum { ROOM_BYTES = 64 << 10, COMFORT_BYTES = 8 << 10, ROOM_OBJECTS = 2 * 63 /* two magazines */ };
+enum {
+    ROOM_BYTES = 64 << 10,
+    ROOM_OBJECTS = 2 * 127, /* two magazines */
+    FEW_BYTES = 4 << 10,
+    FEW_AT_LEAST = 8,
+    FEW_AT_MOST = 63,
+};
 
 struct size_class size_classes[CLASS_COUNT];
 
@@ -46,7 +52,7 @@ static void fill_row(struct size_class *sc, uint32_t size) {
     uint32_t excess = sc->mult * size; /* modulo 2^32 */
     sc->limit = excess == 0 ? 1 : sc->total * excess;
     sc->room_max = (uint16_t)min_size(ROOM_BYTES / size, ROOM_OBJECTS);
-    sc->room_comfort = (uint16_t)min_size(COMFORT_BYTES / size, ROOM_OBJECTS);
+    sc->few = (uint16_t)min_size(max_size(FEW_BYTES / size, FEW_AT_LEAST), FEW_AT_MOST);
 }
 
 void size_class_init(void) {

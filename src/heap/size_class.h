@@ -29,13 +29,13 @@ enum {
 };
 
 struct size_class {
-    uint32_t size;         /* bytes of an object */
-    uint32_t mult;         /* ceil(2^32 / size) */
-    uint32_t limit;        /* low half of offset * mult is below this for object starts only */
-    uint32_t slab_mask;    /* bytes of a slab - 1; slabs are naturally aligned */
-    uint16_t total;        /* objects in a slab */
-    uint16_t room_max;     /* objects a thread may keep in its two magazines */
-    uint16_t room_comfort; /* so many cost next to no memory and save slow calls */
+    uint32_t size;      /* bytes of an object */
+    uint32_t mult;      /* ceil(2^32 / size) */
+    uint32_t limit;     /* low half of offset * mult is below this for object starts only */
+    uint32_t slab_mask; /* bytes of a slab - 1; slabs are naturally aligned */
+    uint16_t total;     /* objects in a slab */
+    uint16_t room_max;  /* objects a thread may keep in its two magazines */
+    uint16_t few;       /* fewer than this in a thread's magazines are not worth a slow call */
 };
 
 /* Filled by size_class_init, constant afterwards; row 0 is all zero. */

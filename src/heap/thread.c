@@ -39,10 +39,21 @@ static struct {
     size_t count;
 } g;
 
+/* The forward links are always whole; what is derived from them is derived again. */
+static COLD void repair(void) {
+    struct thread **link = &g.all;
+    g.count = 0;
+    for (struct thread *thread = g.all; thread != NULL; thread = thread->next) {
+        thread->link = link;
+        link = &thread->next;
+        g.count++;
+    }
+}
+
 static void enter(void) {
-    /* After a fork the list is whole or lacks one heap: links are written in an order that never
-     * leads astray, so there is nothing to repair. */
-    (void)lock_acquire(&g.lock);
+    if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
+        repair();
+    }
 }
 
 void thread_init(void) {
@@ -168,8 +179,9 @@ static unsigned read_given(const struct thread *thread, unsigned c, void *const 
     if (give == 0 || cap == 0 || read_top(&thread->hot.rec[c].give) != give) {
         return 0;
     }
-    *slots = (void *const *)magazine_give_start(magazine_of_give(give), cap);
-    return magazine_give_count(give, cap);
+    uintptr_t start = magazine_give_start(magazine_of_give(give), cap);
+    *slots = (void *const *)start;
+    return give > start ? (unsigned)((give - start) / sizeof(void *)) : 0;
 }
 
 static bool heap_holds(const struct thread *thread, unsigned c, const void *object) {

@@ -42,10 +42,11 @@ struct thread {
     struct hot hot;
     uint8_t room[CLASS_COUNT]; /* objects both magazines of a class may hold together */
     uint8_t cap[CLASS_COUNT];  /* objects the giving magazine is open for now */
+    uint8_t goal[CLASS_COUNT]; /* objects the next fetch should bring it to */
     uint8_t seen[CLASS_COUNT]; /* slow calls for a class that has no magazines yet */
     uint8_t parked;            /* `hot` is not used: every call takes the slow path */
     uint16_t arena;
-    uint32_t denials;     /* wishes for more room the budget refused */
+    uint32_t needs;       /* times a class was too small and could not grow */
     size_t spare_bytes;   /* of the budget, not promised to any class */
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */

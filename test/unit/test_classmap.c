@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_classmap.c - lookups answer for any pointer whatever, and exactly.
+ *
+ * Chunks are entered at made-up addresses: nothing behind them is touched.
+ */
+#include "heap/classmap.h"
+
+#include "base/os.h"
+#include "heap/slab.h"
+#include "unit.h"
+
+static const uintptr_t somewhere = UINT64_C(0x123456) << LG_CHUNK; /* below 2^46 */
+static const uintptr_t twin_distance = UINT64_C(1) << 46;          /* same bits 14..45 */
+
+static void start_map(void) {
+    os_init();
+    size_class_init();
+    classmap_init(false);
+    check(!classmap_is_windowed());
+}
+
+static struct chunk *enter_chunk(struct chunk *chunk, uintptr_t base) {
+    check(classmap_cover(base));
+    chunk->base = base;
+    memset(chunk->first, UNIT_FREE, sizeof chunk->first);
+    classmap_enter(chunk);
+    return chunk;
+}
+
+TEST(lookups_before_start_find_nothing) {
+    struct random random = random_start(13, 0);
+    for (unsigned i = 0; i < 1000; i++) {
+        uintptr_t address = random_next(&random);
+        check_eq(classmap_get(address), 0);
+        check(classmap_chunk(address) == NULL);
+        check(classmap_span(address) == NULL);
+    }
+}
+
+TEST(lookups_of_wild_addresses_find_nothing) {
+    start_map();
+    struct random random = random_start(14, 0);
+    for (unsigned i = 0; i < 100000; i++) {
+        uintptr_t address = random_next(&random) >> random_below(&random, 40);
+        check_eq(classmap_get(address), 0);
+        check(classmap_chunk(address) == NULL);
+    }
+    check_eq(classmap_get(0), 0);
+    check_eq(classmap_get(UINTPTR_MAX), 0);
+    check(classmap_chunk(UINTPTR_MAX) == NULL);
+}
+
+TEST(chunk_is_found_by_each_of_its_addresses_and_no_other) {
+    static struct chunk chunk;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    check_eq(classmap_chunk(somewhere), &chunk);
+    check_eq(classmap_chunk(somewhere + CHUNK_BYTES - 1), &chunk);
+    check(classmap_chunk(somewhere - 1) == NULL);
+    check(classmap_chunk(somewhere + CHUNK_BYTES) == NULL);
+    for (unsigned i = 0; i < 64; i++) {
+        uintptr_t other = somewhere ^ UINT64_C(1) << i;
+        check_eq(classmap_chunk(other), i < LG_CHUNK ? &chunk : NULL);
+    }
+}
+
+TEST(chunk_that_shares_bytes_with_another_is_refused) {
+    static struct chunk chunk, neighbour;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    check(!classmap_cover(somewhere));
+    check(!classmap_cover(somewhere + twin_distance));
+    enter_chunk(&neighbour, somewhere + CHUNK_BYTES);
+    check_eq(classmap_chunk(somewhere + CHUNK_BYTES), &neighbour);
+    check_eq(classmap_chunk(somewhere), &chunk);
+}
+
+TEST(addresses_beyond_the_map_are_refused) {
+    start_map();
+    check(!classmap_cover((uintptr_t)1 << ADDRESS_BITS));
+    check(!classmap_cover(UINTPTR_MAX - CHUNK_BYTES + 1));
+    check(classmap_cover(((uintptr_t)1 << ADDRESS_BITS) - CHUNK_BYTES));
+}
+
+TEST(covering_again_before_entering_is_allowed) {
+    static struct chunk chunk;
+    start_map();
+    check(classmap_cover(somewhere));
+    check(classmap_cover(somewhere));
+    enter_chunk(&chunk, somewhere);
+}
+
+TEST(published_granules_carry_their_class_and_others_do_not) {
+    static struct chunk chunk;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        uintptr_t first = somewhere + (uintptr_t)c * UNIT_BYTES;
+        classmap_publish(first, 3, c);
+        check_eq(classmap_get(first - 1), 0);
+        check_eq(classmap_get(first), 4 * c);
+        check_eq(classmap_get(first + 3 * UNIT_BYTES - 1), 4 * c);
+        check_eq(classmap_get(first + 3 * UNIT_BYTES), 0);
+        classmap_publish(first, 3, 0);
+        check_eq(classmap_get(first), 0);
+    }
+    classmap_publish(somewhere, 0, 5);
+    check_eq(classmap_get(somewhere), 0);
+}
+
+TEST(span_is_found_from_every_unit_of_it) {
+    static struct chunk chunk, next;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    enter_chunk(&next, somewhere + CHUNK_BYTES);
+    memset(chunk.first + 5, 5, 3);
+    chunk.span[5] = (struct span){.base = somewhere + 5 * UNIT_BYTES, .kind = SPAN_SLAB};
+    check(classmap_span(somewhere + 5 * UNIT_BYTES - 1) == NULL);
+    check_eq(classmap_span(somewhere + 5 * UNIT_BYTES), &chunk.span[5]);
+    check_eq(classmap_span(somewhere + 8 * UNIT_BYTES - 1), &chunk.span[5]);
+    check(classmap_span(somewhere + 8 * UNIT_BYTES) == NULL);
+    /* One that goes on in the next chunk is found as a whole. */
+    memset(chunk.first + 100, 100, CHUNK_UNITS - 100);
+    memset(next.first, 0, 10);
+    chunk.span[100] = (struct span){.base = somewhere + 100 * UNIT_BYTES, .kind = SPAN_LARGE};
+    next.span[0] = (struct span){.base = chunk.span[100].base, .kind = SPAN_CONTINUED};
+    check_eq(classmap_span(next.base + 9 * UNIT_BYTES), &chunk.span[100]);
+    check(classmap_span(next.base + 10 * UNIT_BYTES) == NULL);
+    check(classmap_span(next.base + 9 * UNIT_BYTES + twin_distance) == NULL);
+}
+
+TEST(window_mode_answers_zero_and_finds_chunks) {
+    static struct chunk chunk;
+    os_init();
+    size_class_init();
+    classmap_init(true);
+    check(classmap_is_windowed());
+    enter_chunk(&chunk, somewhere);
+    classmap_publish(somewhere, CHUNK_UNITS, 7);
+    check_eq(classmap_get(somewhere), 0);
+    check_eq(classmap_chunk(somewhere), &chunk);
+    check(!classmap_cover(somewhere));
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_depot.c - magazines in waiting: what is put in comes out once, the budget holds, and memory
+ * that waits goes back when asked.
+ */
+#include "heap/depot.h"
+
+#include "base/opt.h"
+#include "heap/arena.h"
+#include "heap/heap.h"
+#include "heap/pages.h"
+#include "heap/slab.h"
+#include "unit.h"
+
+static void start(void) {
+    start_heap_with("narenas:1");
+}
+TEST_SETUP(start);
+
+enum { CLASS = 4, MANY = 20 };
+
+/* A magazine with `count` objects of the class in its first slots, as a cache hands it over. */
+static struct magazine *filled(unsigned size_class, unsigned count) {
+    struct magazine *magazine = depot_new_magazine();
+    check(magazine != NULL);
+    check_eq((uintptr_t)magazine % MAGAZINE_BYTES, 0);
+    check_eq(bin_refill(arena_bin(0, size_class), magazine->slots, count, PAGES_MAY_GROW), count);
+    return magazine;
+}
+
+static size_t nout(unsigned size_class) {
+    return arena_bin(0, size_class)->nout;
+}
+
+TEST(objects_put_in_come_out_last_first) {
+    void *objects[MAGAZINE_MOST];
+    struct magazine *magazine = filled(CLASS, 40);
+    memcpy(objects, magazine->slots, 40 * sizeof(void *));
+    magazine = depot_put(CLASS, magazine, 40);
+    check(magazine != NULL);
+    check_eq(depot_count(CLASS), 40);
+    heap_verify();
+    for (unsigned i = 0; i < 40; i++) {
+        check(depot_holds(CLASS, objects[i]));
+        check(!depot_holds(CLASS + 1, objects[i]));
+    }
+    check_eq(depot_take(CLASS, &magazine, 0, 15), 15);
+    check(memcmp(magazine->slots, objects + 25, 15 * sizeof(void *)) == 0);
+    check(!depot_holds(CLASS, objects[25]));
+    check(depot_holds(CLASS, objects[24]));
+    check_eq(depot_take(CLASS, &magazine, 15, 10), 10); /* behind those that are there */
+    check(memcmp(magazine->slots, objects + 25, 15 * sizeof(void *)) == 0);
+    check(memcmp(magazine->slots + 15, objects + 15, 10 * sizeof(void *)) == 0);
+    struct magazine *second = depot_new_magazine();
+    check_eq(depot_take(CLASS, &second, 0, MAGAZINE_MOST), 15);
+    check(memcmp(second->slots, objects, 15 * sizeof(void *)) == 0);
+    check_eq(depot_count(CLASS), 0);
+    check_eq(depot_take(CLASS, &second, 15, MAGAZINE_MOST - 15), 0);
+}
+
+TEST(putting_nothing_changes_nothing) {
+    struct magazine *magazine = depot_new_magazine();
+    check_eq(depot_put(CLASS, magazine, 0), magazine);
+    check_eq(depot_count(CLASS), 0);
+}
+
+/* Each object that is waiting has a tally mark in its first word. */
+static void mark_all(struct magazine *magazine, unsigned count, long change) {
+    for (unsigned i = 0; i < count; i++) {
+        *(long *)magazine->slots[i] += change;
+        check_eq(*(long *)magazine->slots[i], change > 0);
+    }
+}
+
+TEST(random_puts_and_takes_lose_and_double_nothing) {
+    struct random random = random_start(24, 0);
+    struct magazine *hand = depot_new_magazine(); /* what the test holds, never above half */
+    unsigned held = 0;
+    size_t waiting = 0;
+    opt.depot_bytes = 1 << 30;
+    for (unsigned step = 0; step < 20000; step++) {
+        unsigned n = (unsigned)random_below(&random, MAGAZINE_MOST / 2) + 1;
+        switch (random_below(&random, 3)) {
+        case 0: {
+            if (waiting > 5000) {
+                break;
+            }
+            struct magazine *magazine = filled(CLASS, n);
+            for (unsigned i = 0; i < n; i++) {
+                *(long *)magazine->slots[i] = 0;
+            }
+            mark_all(magazine, n, 1);
+            depot_return_magazine(depot_put(CLASS, magazine, n));
+            waiting += n;
+            break;
+        }
+        case 1: {
+            unsigned got = depot_take(CLASS, &hand, held, n <= MAGAZINE_MOST - held ? n : 0);
+            check(got <= n && (got > 0 || waiting == 0 || n > MAGAZINE_MOST - held));
+            for (unsigned i = held; i < held + got; i++) {
+                *(long *)hand->slots[i] -= 1;
+                check_eq(*(long *)hand->slots[i], 0);
+            }
+            held += got;
+            waiting -= got;
+            break;
+        }
+        default:
+            mark_all(hand, held, 1);
+            hand = depot_put(CLASS, hand, held);
+            waiting += held;
+            held = 0;
+        }
+        check_eq(depot_count(CLASS), waiting);
+        check_eq(nout(CLASS), waiting + held);
+    }
+    heap_verify();
+    bin_drain(CLASS, hand->slots, held);
+    depot_drain_all();
+    check_eq(nout(CLASS), 0);
+    check_eq(depot_count(CLASS), 0);
+    heap_verify();
+}
+
+TEST(objects_beyond_the_budget_go_back_to_their_slabs) {
+    opt.depot_bytes = 0;
+    struct magazine *magazine = filled(CLASS, 50);
+    check_eq(depot_put(CLASS, magazine, 50), magazine);
+    check_eq(depot_count(CLASS), 0);
+    check_eq(nout(CLASS), 0);
+    opt.depot_bytes = 100 * size_classes[CLASS].size;
+    size_t waiting = 0;
+    for (unsigned i = 0; i < 6; i++) {
+        depot_put(CLASS, filled(CLASS, 30), 30);
+        waiting = depot_count(CLASS);
+        check(waiting <= 100);
+        check_eq(nout(CLASS), waiting);
+    }
+    check_eq(waiting, 90);
+    depot_drain_all();
+    heap_verify();
+}
+
+TEST(budget_is_one_for_all_classes) {
+    opt.depot_bytes = 64 << 10;
+    size_t bytes = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        depot_put(c, filled(c, 8), 8);
+        bytes += depot_count(c) * size_classes[c].size;
+        size_t share = pages_totals().used / 16; /* a larger heap may keep more waiting */
+        check(bytes <= (share > opt.depot_bytes ? share : opt.depot_bytes));
+    }
+    check(bytes > opt.depot_bytes / 2);
+    depot_drain_all();
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        check_eq(depot_count(c), 0);
+    }
+    check_eq(depot_put(CLASS, filled(CLASS, 40), 40) != NULL, true); /* there is budget again */
+    check_eq(depot_count(CLASS), 40);
+}
+
+TEST(draining_all_gives_empty_slabs_back) {
+    heap_trim();
+    size_t used = pages_totals().used;
+    for (unsigned c = 1; c < CLASS_COUNT; c += 5) {
+        for (unsigned i = 0; i < MANY; i++) {
+            depot_put(c, filled(c, 20), 20);
+        }
+    }
+    heap_verify();
+    depot_drain_all();
+    heap_verify();
+    heap_trim();
+    check_eq(pages_totals().used, used);
+}
+
+TEST(returned_magazines_are_used_again) {
+    struct magazine *first = depot_new_magazine();
+    depot_return_magazine(first);
+    check_eq(depot_new_magazine(), first);
+    struct magazine *second = depot_new_magazine();
+    check(second != first && second != NULL);
+}
+
+static void *exchange(void *unused) {
+    (void)unused;
+    static _Atomic unsigned stream;
+    struct random random = random_start(25, stream++);
+    struct magazine *magazine = depot_new_magazine();
+    unsigned held = 0;
+    for (unsigned step = 0; step < 5000; step++) {
+        if (held == 0) {
+            held = depot_take(CLASS, &magazine, 0, MAGAZINE_MOST);
+        }
+        if (held == 0) {
+            held = (unsigned)random_below(&random, MAGAZINE_MOST) + 1;
+            check_eq(bin_refill(arena_bin(0, CLASS), magazine->slots, held, PAGES_MAY_GROW), held);
+        }
+        for (unsigned i = 0; i < held; i++) { /* Alone with each object, or the sum is wrong. */
+            *(uintptr_t *)magazine->slots[i] = (uintptr_t)&held;
+        }
+        for (unsigned i = 0; i < held; i++) {
+            check_eq(*(uintptr_t *)magazine->slots[i], &held);
+        }
+        magazine = depot_put(CLASS, magazine, held);
+        held = 0;
+    }
+    return NULL;
+}
+
+TEST(threads_exchange_objects_and_own_each_alone) {
+    run_threads(4, exchange, NULL);
+    heap_verify();
+    check_eq(nout(CLASS), depot_count(CLASS));
+    depot_drain_all();
+    check_eq(nout(CLASS), 0);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_lock.c - the lock excludes, wakes sleepers, and tells about a holder that a fork left behind.
+ */
+#include "base/lock.h"
+
+#include <stdio.h>
+
+#include "base/os.h"
+#include "unit.h"
+
+enum { THREADS = 4, TURNS = 20000 };
+
+/* The number is plain: without exclusion increments are lost, and the thread sanitizer sees it. */
+static struct {
+    struct lock lock;
+    unsigned long number;
+    bool inside;
+    bool sleepy;
+} shared = {.lock = {.rank = RANK_BIN}};
+
+static void *increment(void *unused) {
+    (void)unused;
+    for (unsigned i = 0; i < TURNS; i++) {
+        check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+        check(!shared.inside);
+        shared.inside = true;
+        shared.number++;
+        if (shared.sleepy && i % 1000 == 0) {
+            usleep(300); /* Longer than contenders spin: they have to sleep and be woken. */
+        }
+        shared.inside = false;
+        lock_release(&shared.lock);
+    }
+    return NULL;
+}
+
+TEST(one_thread_at_a_time_is_inside) {
+    run_threads(THREADS, increment, NULL);
+    check_eq(shared.number, THREADS * TURNS);
+    check(!lock_is_held(&shared.lock));
+}
+
+TEST(sleepers_are_woken) {
+    shared.sleepy = true;
+    run_threads(THREADS, increment, NULL);
+    check_eq(shared.number, THREADS * TURNS);
+}
+
+TEST(exclusion_holds_when_a_second_thread_comes_later) {
+    lock_init();
+    increment(NULL); /* Alone: the lock may know that and take a shorter way. */
+    run_threads(THREADS, increment, NULL);
+    increment(NULL);
+    check_eq(shared.number, (THREADS + 2) * TURNS);
+}
+
+TEST(lock_is_held_between_acquire_and_release) {
+    for (unsigned way = 0; way < 2; way++) {
+        check(!lock_is_held(&shared.lock));
+        check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+        check(lock_is_held(&shared.lock));
+        lock_release(&shared.lock);
+        check(!lock_is_held(&shared.lock));
+        lock_init();
+    }
+}
+
+static void *acquire_and_go(void *unused) {
+    (void)unused;
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    return NULL;
+}
+
+TEST(lock_held_before_a_fork_is_abandoned_after_it) {
+    run_threads(1, acquire_and_go, NULL);
+    check(lock_is_held(&shared.lock));
+    lock_forked();
+    check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
+    lock_release(&shared.lock);
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    lock_release(&shared.lock);
+}
+
+TEST(lock_free_before_a_fork_is_sound_after_it) {
+    for (unsigned i = 0; i < 5; i++) {
+        check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+        lock_release(&shared.lock);
+        lock_forked();
+    }
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    lock_forked(); /* By a thread that holds it itself and releases it in the child. */
+    lock_release(&shared.lock);
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    lock_release(&shared.lock);
+}
+
+static struct {
+    _Atomic bool holds;
+    _Atomic bool go_on;
+} holder;
+
+static void *hold(void *unused) {
+    (void)unused;
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    holder.holds = true;
+    while (!holder.go_on) {
+        usleep(100);
+    }
+    lock_release(&shared.lock);
+    return NULL;
+}
+
+TEST(real_fork_beside_a_holder_gives_an_abandoned_lock_in_the_child_only) {
+    pthread_t thread;
+    lock_init();
+    check(pthread_create(&thread, NULL, hold, NULL) == 0);
+    while (!holder.holds) {
+        usleep(100);
+    }
+    check_child({
+        lock_forked();
+        check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
+        lock_release(&shared.lock);
+        check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    });
+    holder.go_on = true;
+    check(pthread_join(thread, NULL) == 0);
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+}
+
+TEST(abandoned_lock_is_told_to_one_contender_only) {
+    run_threads(1, acquire_and_go, NULL);
+    lock_forked();
+    check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
+    lock_release(&shared.lock);
+    run_threads(THREADS, increment, NULL);
+    check_eq(shared.number, THREADS * TURNS);
+}
+
+#define RANK_BROKEN "tally: internal error: 'held_ranks >> lock->rank == 0' does not hold"
+
+TEST(locks_in_ascending_rank_nest) {
+    struct lock low = {.rank = RANK_BIN}, high = {.rank = RANK_PAGES};
+    lock_acquire(&low);
+    lock_acquire(&high);
+    lock_release(&high);
+    lock_acquire(&high);
+    lock_release(&high);
+    lock_release(&low);
+}
+
+TEST(rank_violation_dies_in_debug_builds) {
+    if (!DEBUG) {
+        skip("ranks are checked in debug builds only");
+    }
+    struct lock low = {.rank = RANK_BIN}, high = {.rank = RANK_PAGES}, peer = {.rank = RANK_BIN};
+    check_dies({
+        lock_acquire(&high);
+        lock_acquire(&low);
+    }, RANK_BROKEN, SIGABRT);
+    check_dies({
+        lock_acquire(&low);
+        lock_acquire(&peer);
+    }, RANK_BROKEN, SIGABRT);
+    check_dies(lock_release(&low), "tally: internal error: 'held_ranks & 1u << lock->rank'", SIGABRT);
+}

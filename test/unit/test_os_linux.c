@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_os_linux.c - the contracts of os.h, asked of the real kernel.
+ *
+ * Whether memory can be read or written is asked by system calls that would copy from or to it: they
+ * answer EFAULT where an access would end the process.
+ */
+#define _GNU_SOURCE /* CPU_COUNT */
+#include "base/os.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include "unit.h"
+
+enum { MANY_PAGES = 64 };
+
+static int pipe_ends[2];
+
+static void prepare(void) {
+    os_init();
+    check(pipe(pipe_ends) == 0);
+}
+TEST_SETUP(prepare);
+
+static bool can_read(const void *address) {
+    char byte;
+    bool can = syscall(SYS_write, pipe_ends[1], address, 1) == 1;
+    return can && read(pipe_ends[0], &byte, 1) == 1;
+}
+
+/* Writes a zero. */
+static bool can_write(void *address) {
+    char byte = 0;
+    check(write(pipe_ends[1], &byte, 1) == 1);
+    bool can = syscall(SYS_read, pipe_ends[0], address, 1) == 1;
+    return can || read(pipe_ends[0], &byte, 1) != 1;
+}
+
+static bool all_zero(const char *start, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (start[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TEST(facts_are_those_of_the_process) {
+    cpu_set_t cpus;
+    check(sched_getaffinity(0, sizeof cpus, &cpus) == 0);
+    check_eq(os_facts.page_bytes, sysconf(_SC_PAGESIZE));
+    check_eq(os_facts.cpus, CPU_COUNT(&cpus));
+    check(!os_facts.secure);
+    uint64_t random = os_facts.random;
+    os_init();
+    check_eq(os_facts.random, random);
+}
+
+TEST(limited_address_space_is_noticed) {
+    struct rlimit limit;
+    check(getrlimit(RLIMIT_AS, &limit) == 0);
+    check_eq(os_facts.address_space_limited, limit.rlim_cur != RLIM_INFINITY);
+    limit.rlim_cur = (rlim_t)1 << 46; /* Finite, and more than any sanitizer needs. */
+    check(setrlimit(RLIMIT_AS, &limit) == 0);
+    os_init();
+    check(os_facts.address_space_limited);
+}
+
+TEST(one_cpu_is_counted_as_one) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    check(sched_setaffinity(0, sizeof one, &one) == 0);
+    os_init();
+    check_eq(os_facts.cpus, 1);
+}
+
+TEST(environment_finds_whole_names_only) {
+    setenv("TALLY_UNIT", "value=with=signs", 1);
+    setenv("TALLY_EMPTY", "", 1);
+    check_str(os_environment("TALLY_UNIT"), "value=with=signs");
+    check_str(os_environment("TALLY_EMPTY"), "");
+    check(os_environment("TALLY_UNI") == NULL);
+    check(os_environment("TALLY_UNIT=") == NULL);
+    check(os_environment("TALLY_UNITS") == NULL);
+    unsetenv("TALLY_UNIT");
+    check(os_environment("TALLY_UNIT") == NULL);
+}
+
+TEST(mapped_memory_is_zeroed_aligned_and_writable) {
+    size_t bytes = MANY_PAGES * os_facts.page_bytes;
+    char *start = os_map(bytes);
+    check(start != NULL);
+    check_eq((uintptr_t)start % os_facts.page_bytes, 0);
+    check(all_zero(start, bytes));
+    memset(start, 0x5a, bytes);
+    check_eq(os_unmap(start, bytes), 0);
+    check(!can_read(start) && !can_read(start + bytes - 1));
+}
+
+TEST(impossible_size_is_refused) {
+    size_t impossible = (size_t)1 << 62;
+    errno = 4321;
+    check(os_map(impossible) == NULL);
+    check(os_reserve(NULL, impossible) == NULL);
+    check(os_reserve_readable(impossible) == NULL);
+    check_eq(errno, 4321);
+}
+
+TEST(reserved_addresses_are_unusable_until_committed) {
+    size_t page = os_facts.page_bytes;
+    char *start = os_reserve(NULL, MANY_PAGES * page);
+    check(start != NULL);
+    check(!can_read(start) && !can_write(start));
+    check_eq(os_commit(start + page, 2 * page), 0);
+    check(!can_read(start));
+    check(all_zero(start + page, 2 * page));
+    check(can_write(start + page) && can_write(start + 3 * page - 1));
+    check(!can_read(start + 3 * page));
+}
+
+TEST(reservation_stands_at_its_hint_when_that_is_free) {
+    size_t bytes = MANY_PAGES * os_facts.page_bytes;
+    char *start = os_reserve(NULL, 2 * bytes);
+    check(start != NULL && os_unmap(start + bytes, bytes) == 0);
+    check_eq(os_reserve(start + bytes, bytes), start + bytes);
+    char *elsewhere = os_reserve(start, bytes); /* Taken: it must not replace what is there. */
+    check(elsewhere != NULL && elsewhere != start);
+}
+
+TEST(readable_reservation_reads_as_zeros_and_refuses_writes) {
+    size_t page = os_facts.page_bytes;
+    char *start = os_reserve_readable(MANY_PAGES * page);
+    check(start != NULL);
+    check(all_zero(start, MANY_PAGES * page));
+    check(can_read(start) && !can_write(start));
+    check_eq(os_commit(start, page), 0);
+    check(can_write(start) && !can_write(start + page));
+}
+
+TEST(purged_memory_reads_as_zeros_and_stays_usable) {
+    size_t page = os_facts.page_bytes;
+    char *start = os_map(3 * page);
+    check(start != NULL);
+    memset(start, 0x5a, 3 * page);
+    check_eq(os_purge(start + page, page), 0);
+    check_eq(start[page - 1], 0x5a);
+    check(all_zero(start + page, page));
+    check_eq(start[2 * page], 0x5a);
+    check(can_write(start + page));
+}
+
+TEST(refusals_are_negative_error_numbers_and_leave_errno_alone) {
+    size_t page = os_facts.page_bytes;
+    char *start = os_map(2 * page);
+    check(start != NULL && os_unmap(start, 2 * page) == 0);
+    errno = 4321;
+    check_eq(os_commit(start, page), -ENOMEM);
+    check_eq(os_purge(start, page), -ENOMEM);
+    check_eq(os_purge(start + 1, page), -EINVAL);
+    check_eq(os_unmap(start + 1, page), -EINVAL);
+    check_eq(errno, 4321);
+}
+
+static _Atomic uint32_t word = 1;
+
+static void *wait_for_two(void *unused) {
+    (void)unused;
+    uint32_t now;
+    while ((now = atomic_load(&word)) != 2) {
+        os_wait(&word, now);
+    }
+    return NULL;
+}
+
+TEST(sleeper_wakes_when_the_word_has_changed) {
+    os_wait(&word, 0); /* Not equal: must return at once, or the test runs into its time limit. */
+    pthread_t thread;
+    check(pthread_create(&thread, NULL, wait_for_two, NULL) == 0);
+    usleep(2000);
+    atomic_store(&word, 2);
+    os_wake(&word);
+    check(pthread_join(thread, NULL) == 0);
+}
+
+TEST(current_cpu_is_one_of_the_machine) {
+    check(os_current_cpu() < (uint32_t)sysconf(_SC_NPROCESSORS_CONF));
+}
+
+TEST(time_never_runs_backwards) {
+    uint64_t last = os_now_ms();
+    for (unsigned i = 0; i < 10000; i++) {
+        uint64_t now = os_now_ms();
+        check(now >= last);
+        last = now;
+    }
+    usleep(50000);
+    check(os_now_ms() > last);
+}
+
+static void *read_slowly(void *total) {
+    static char piece[777];
+    ssize_t n;
+    while ((n = read(pipe_ends[0], piece, sizeof piece)) > 0) {
+        *(size_t *)total += (size_t)n;
+    }
+    return NULL;
+}
+
+TEST(write_writes_all_of_a_text_longer_than_a_pipe) {
+    static char text[300000];
+    size_t total = 0;
+    pthread_t reader;
+    memset(text, 'x', sizeof text);
+    check(pthread_create(&reader, NULL, read_slowly, &total) == 0);
+    os_write(pipe_ends[1], text, sizeof text);
+    close(pipe_ends[1]);
+    check(pthread_join(reader, NULL) == 0);
+    check_eq(total, sizeof text);
+}
+
+TEST(write_to_nowhere_is_silent) {
+    errno = 4321;
+    os_write(-1, "text", 4);
+    check_eq(errno, 4321);
+}
+
+TEST(abort_ends_the_process) {
+    check_dies(os_abort(), "", SIGABRT);
+}
