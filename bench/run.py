@@ -50,11 +50,15 @@ class Tools:
 
 
 def micro_runner(tools, arguments):
-    """A function of one allocator that runs the pattern once and returns its figures."""
+    """A function of an allocator and a round that runs the pattern once and returns its figures.
+
+    Each round has a random sequence of its own, the same for all allocators: how well a heap packs
+    large blocks is a matter of luck, and one sequence says little."""
     cpu = None if arguments[0] in UNPINNED else tools.cpu
 
-    def run(allocator):
-        process = benchlib.start(tools.launcher, allocator, [tools.micro, *arguments], cpu)
+    def run(allocator, number):
+        command = [tools.micro, *arguments, f"seed={number}"]
+        process = benchlib.start(tools.launcher, allocator, command, cpu)
         figures = benchlib.parse_pairs(benchlib.finish(process))
         figures["cpu_ms"] = round(figures["user_ms"] + figures["sys_ms"], 1)
         figures["time"] = figures.get("ns")
@@ -67,7 +71,7 @@ def program_runner(tools, job):
     """The same for a real program; its time is CPU time, or wall time if it is parallel."""
     cpu = None if job.parallel else tools.cpu
 
-    def run(allocator):
+    def run(allocator, _number):
         benchlib.finish(benchlib.start(tools.launcher, allocator, [tools.micro, "hello"], cpu,
                                        job.launch_options))
         options = [*job.launch_options, "--stdout", os.devnull]
@@ -119,7 +123,7 @@ def measure(options, allocators, patterns):
             for allocator in allocators[first:] + allocators[:first]:
                 progress.step(pattern, f"{allocator.name}, round {number + 1}")
                 try:
-                    results[pattern][allocator.name].append(run(allocator))
+                    results[pattern][allocator.name].append(run(allocator, number))
                 except benchlib.RunFailed as failure:
                     failures[(pattern, allocator.name)] = str(failure)
     progress.end()

@@ -23,15 +23,26 @@
 #include "guard/guard.h"
 #include "heap/heap.h"
 
-/* Slow calls of every kind pass here: the process may not have started, the thread may be new. */
+/* A slow call may be the first of the process ... */
 static inline void prepare(void) {
     if (UNLIKELY(!atomic_load_explicit(&life_is_started, memory_order_acquire))) {
         life_start();
     }
+}
+
+/* ... and may have given the thread a heap, whose end libc must then announce. */
+static inline void conclude(void) {
     if (UNLIKELY(tls.self != NULL && !tls.registered)) {
         tls.registered = 1;
         life_register_thread();
     }
+}
+
+static void *slow_alloc(size_t size, bool *zeroed) {
+    prepare();
+    void *object = size <= PTRDIFF_MAX ? heap_alloc(size, zeroed) : NULL;
+    conclude();
+    return object;
 }
 
 /* ---------------------------------------------------------------- malloc */
@@ -44,8 +55,7 @@ static COLD void *fail(int error) {
 /* Anything but an empty magazine of a thread that has a heap. */
 static __attribute__((noinline)) void *malloc_slow(size_t size) {
     bool zeroed;
-    prepare();
-    void *object = size <= PTRDIFF_MAX ? heap_alloc(size, &zeroed) : NULL;
+    void *object = slow_alloc(size, &zeroed);
     return LIKELY(object != NULL) ? object : fail(ENOMEM);
 }
 
@@ -75,32 +85,35 @@ EXPORT void *tally_malloc(size_t size) {
 /* ---------------------------------------------------------------- free */
 
 static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
+    prepare();
     struct heap_object object = heap_look(pointer);
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
     }
+    conclude();
+}
+
+/* The same, after a look whether the object is what one of this size and alignment would be. */
+static void free_size_checked(void *pointer, size_t size, size_t alignment, const char *function) {
+    prepare();
+    struct heap_object object = heap_look(pointer);
+    size_t expected = heap_size_for(size, alignment);
+    if (UNLIKELY(object.verdict == HEAP_LIVE && object.size != expected)) {
+        guard_refuse_size(function, pointer, &object, size, expected);
+    }
+    free_checked(pointer, function);
 }
 
 /* Anything but a full magazine. */
 static __attribute__((noinline)) void free_slow(void *pointer) {
-    if (pointer == NULL) {
-        return;
+    if (pointer != NULL) {
+        free_checked(pointer, "free");
     }
-    prepare();
-    free_checked(pointer, "free");
 }
 
 static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
-    if (pointer == NULL) {
-        return;
-    }
-    prepare();
-    struct heap_object object = heap_look(pointer);
-    if (object.verdict == HEAP_LIVE && object.size != heap_size_for(size, 1)) {
-        guard_refuse_size("free_sized", pointer, &object, size, heap_size_for(size, 1));
-    }
-    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
-        guard_refuse("free_sized", pointer, &object);
+    if (pointer != NULL) {
+        free_size_checked(pointer, size, 1, "free_sized");
     }
 }
 
@@ -162,32 +175,24 @@ EXPORT void tally_free_sized(void *pointer, size_t size) {
 }
 
 EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t size) {
-    if (pointer == NULL) {
-        return;
+    if (pointer != NULL) {
+        free_size_checked(pointer, size, alignment, "free_aligned_sized");
     }
-    prepare();
-    struct heap_object object = heap_look(pointer);
-    size_t expected = heap_size_for(size, alignment);
-    if (object.verdict == HEAP_LIVE && object.size != expected) {
-        guard_refuse_size("free_aligned_sized", pointer, &object, size, expected);
-    }
-    free_checked(pointer, "free_aligned_sized");
 }
 
 /* ---------------------------------------------------------------- calloc, realloc */
 
 EXPORT void *tally_calloc(size_t count, size_t size) {
     size_t bytes;
-    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes) || bytes > PTRDIFF_MAX)) {
+    if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
         return fail(ENOMEM);
     }
     if (bytes <= SMALL_MAX) {
         void *object = tally_malloc(bytes);
         return LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
     }
-    prepare();
     bool zeroed;
-    void *object = heap_alloc(bytes, &zeroed);
+    void *object = slow_alloc(bytes, &zeroed);
     if (object == NULL) {
         return fail(ENOMEM);
     }
@@ -247,10 +252,10 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 
 static void *alloc_aligned(size_t alignment, size_t size) {
     prepare();
-    if (UNLIKELY(size > PTRDIFF_MAX)) {
-        return NULL;
-    }
-    return heap_alloc_aligned(size, max_size(alignment, SMALLEST));
+    void *object =
+        size <= PTRDIFF_MAX ? heap_alloc_aligned(size, max_size(alignment, SMALLEST)) : NULL;
+    conclude();
+    return object;
 }
 
 EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {

@@ -62,6 +62,17 @@ static unsigned richest_class(const struct thread *thread, unsigned objects) {
     return richest;
 }
 
+/* The class had a slow call: double its room, as far as class and budget allow. */
+static inline void grow_room(struct thread *thread, unsigned c) {
+    const struct size_class *sc = &size_classes[c];
+    unsigned room = thread->room[c];
+    if (room == sc->room_max || thread->spare_bytes < sc->size) {
+        return;
+    }
+    size_t affordable = room + thread->spare_bytes / sc->size;
+    set_room(thread, c, (unsigned)min_size(min_size(room * 2u, sc->room_max), affordable));
+}
+
 static void empty_class(struct thread *thread, unsigned c);
 
 /*
@@ -75,15 +86,7 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
     if (victim != 0) {
         set_room(thread, victim, thread->room[victim] / 2u);
         empty_class(thread, victim);
-    }
-}
-
-/* The class had a slow call: double its room, as far as class and budget allow. */
-static inline void grow_room(struct thread *thread, unsigned c) {
-    unsigned room = thread->room[c];
-    unsigned wanted = room * 2u < size_classes[c].room_max ? room * 2u : size_classes[c].room_max;
-    if (wanted > room && bytes_of(c, wanted - room) <= thread->spare_bytes) {
-        set_room(thread, c, wanted);
+        grow_room(thread, c);
     }
 }
 
@@ -186,21 +189,39 @@ static bool has_magazines(struct thread *thread, unsigned c) {
 
 /* ---------------------------------------------------------------- moving objects */
 
-/* Up to `count` objects from the bin.  Before the heap grows, all that waits in depots is put back
- * into slabs: perhaps a slab runs empty by that. */
-static unsigned fetch(unsigned arena, unsigned c, void **slots, unsigned count) {
-    struct bin *bin = arena_bin(arena, c);
-    unsigned got = bin_refill(bin, slots, count, PAGES_AS_THEY_ARE);
+static void empty_class(struct thread *thread, unsigned c);
+
+void cache_make_way(struct thread *thread, unsigned busy_class) {
+    for (unsigned c = 1; thread != NULL && c < CLASS_COUNT; c++) {
+        if (c != busy_class && thread->hot.rec[c].take != 0) {
+            empty_class(thread, c);
+        }
+    }
+    depot_drain_all();
+}
+
+/*
+ * Up to `count` objects from the bin.  A cached object keeps its slab from running empty, so before
+ * memory is touched for the first time the depots' surplus is put back into slabs, and before a new
+ * chunk is asked for all that is cached.
+ */
+static unsigned fetch(struct thread *thread, unsigned c, void **slots, unsigned count) {
+    struct bin *bin = arena_bin(thread != NULL ? thread->arena : arena_choose(), c);
+    unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
     if (UNLIKELY(got == 0)) {
-        depot_drain_all();
+        depot_drain_surplus();
+        got = bin_refill(bin, slots, count, PAGES_IN_CHUNKS);
+    }
+    if (UNLIKELY(got == 0)) {
+        cache_make_way(thread, c);
         got = bin_refill(bin, slots, count, PAGES_MAY_GROW);
     }
     return got;
 }
 
-void *cache_alloc_uncached(unsigned arena, unsigned c) {
+void *cache_alloc_uncached(struct thread *thread, unsigned c) {
     void *object = NULL;
-    fetch(arena, c, &object, 1);
+    fetch(thread, c, &object, 1);
     return object;
 }
 
@@ -215,7 +236,7 @@ static __attribute__((noinline)) struct closed fetch_more(struct thread *thread,
         unsigned more = goal - closed.ntake;
         unsigned got = depot_take(c, &closed.take, closed.ntake, more);
         if (got == 0) {
-            got = fetch(thread->arena, c, closed.take->slots + closed.ntake, more);
+            got = fetch(thread, c, closed.take->slots + closed.ntake, more);
         }
         closed.ntake += got;
     }
@@ -238,7 +259,7 @@ void *cache_alloc(struct thread *thread, unsigned c) {
     struct rec *rec = &thread->hot.rec[c];
     if (magazine_take_is_empty(rec->take)) {
         if (!has_magazines(thread, c)) {
-            return cache_alloc_uncached(thread->arena, c);
+            return cache_alloc_uncached(thread, c);
         }
         refill(thread, c);
         if (magazine_take_is_empty(rec->take)) {

@@ -11,8 +11,12 @@
 /* An object of the class, with word 1 as it was (the caller clears it), or NULL without memory. */
 void *cache_alloc(struct thread *thread, unsigned size_class);
 
-/* The same past the cache, for a thread without a heap. */
-void *cache_alloc_uncached(unsigned arena, unsigned size_class);
+/* The same past the cache; `thread` may be NULL. */
+void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
+
+/* Puts back into slabs what the thread (which may be NULL) caches of other classes than `busy_class`
+ * and what waits in depots, so that memory is found before the heap grows. */
+void cache_make_way(struct thread *thread, unsigned busy_class);
 
 /* Keeps a free object that carries the secret. */
 void cache_free(struct thread *thread, unsigned size_class, void *object);

@@ -26,7 +26,7 @@
 #include "heap/bin.h"
 #include "heap/meta.h"
 
-enum { HEAP_SHARE = 16 };
+enum { HEAP_SHARE = 16, SMALL_SURPLUS = 256 << 10 };
 
 struct depot {
     struct lock lock;
@@ -219,6 +219,13 @@ void depot_drain_all(void) {
             depot_return_magazine(magazine);
             magazine = next;
         }
+    }
+}
+
+void depot_drain_surplus(void) {
+    size_t held = atomic_load_explicit(&g.bytes, memory_order_relaxed);
+    if (held > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
+        depot_drain_all();
     }
 }
 

@@ -34,6 +34,10 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
 /* Drains all depots into the slabs. */
 void depot_drain_all(void);
 
+/* The same if they hold more than their share of the heap; what is drained took as many frees to
+ * fill, so this may be asked often. */
+void depot_drain_surplus(void);
+
 /* Is this object waiting in the depot of the class? */
 bool depot_holds(unsigned size_class, const void *object);
 

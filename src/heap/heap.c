@@ -47,18 +47,18 @@ void heap_free_cached(unsigned size_class, void *address) {
 static void *alloc_small(unsigned size_class) {
     struct thread *thread = thread_self();
     void *object = LIKELY(thread != NULL) ? cache_alloc(thread, size_class)
-                                          : cache_alloc_uncached(thread_arena(), size_class);
+                                          : cache_alloc_uncached(NULL, size_class);
     if (LIKELY(object != NULL)) {
         slab_set_word1(object, 0);
     }
     return object;
 }
 
-/* As with small objects, the heap grows only after the depots have been emptied. */
+/* As with small objects, the heap grows only after the caches have been emptied. */
 static void *alloc_large(size_t size, size_t alignment, bool *zeroed) {
-    void *object = large_alloc(size, alignment, PAGES_AS_THEY_ARE, zeroed);
+    void *object = large_alloc(size, alignment, PAGES_IN_CHUNKS, zeroed);
     if (UNLIKELY(object == NULL)) {
-        depot_drain_all();
+        cache_make_way(thread_self(), 0);
         object = large_alloc(size, alignment, PAGES_MAY_GROW, zeroed);
     }
     return object;

@@ -7,8 +7,8 @@
  *                          used     '--run--'     frontier
  *
  * Chunks that are partly used lie in eight buckets by the largest naturally aligned block that is
- * free in them, each bucket ordered by fullness and then by address: the fullest chunk that suffices
- * serves, and chunks with few spans run empty.  Free chunks are kept as runs of neighbours, by
+ * free in them, each bucket ordered by address: the lowest chunk that suffices serves, and high
+ * chunks run empty.  Free chunks are kept as runs of neighbours, by
  * length; the first and the last chunk of a run know its length, so neighbours join in constant
  * time.  New chunks are cut from the frontier of a reserved region; regions are placed one behind
  * the other so that the kernel sees one mapping.
@@ -34,10 +34,11 @@
 #include "heap/meta.h"
 
 enum {
-    BUCKETS = 8,                 /* largest aligned free block 1, 2, 4 ... 128 units */
-    RUN_BUCKETS = 26,            /* runs of 2^k chunks and more; 2^25 chunks are all addresses */
-    REGION_STEPS = 32,           /* reserve at most 64 MiB ahead */
-    LONGEST_RUN = (1 << 17) - 1, /* longer ones rank alike; in chunks */
+    BUCKETS = 8,                   /* largest aligned free block 1, 2, 4 ... 128 units */
+    EXACT_RUNS = 32,               /* runs of 1 .. 32 chunks have a set each ... */
+    RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to 2^25 and beyond */
+    REGION_STEPS = 32,             /* reserve at most 64 MiB ahead */
+    LONGEST_RUN = (1 << 17) - 1,   /* longer ones rank alike; in chunks */
 };
 
 static struct {
@@ -81,19 +82,22 @@ static struct chunk *neighbour(const struct chunk *chunk, ptrdiff_t distance) {
     return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
 }
 
+static unsigned run_bucket(size_t length) {
+    return (unsigned)(length <= EXACT_RUNS ? length - 1 : EXACT_RUNS + bits_floor_log2(length) - 5);
+}
+
 static void insert_run(struct chunk *first, uint32_t length) {
-    unsigned bucket = bits_floor_log2(length);
     neighbour(first, (ptrdiff_t)length - 1)->run = length;
     first->run = length;
     first->starts_run = 1;
     /* Longest first: if any run of a bucket is long enough, its first one is. */
     uint64_t rank = LONGEST_RUN - min_size(length, LONGEST_RUN);
-    pairing_insert(&g.runs[bucket], &first->node, rank << 47 | first->base);
+    pairing_insert(&g.runs[run_bucket(length)], &first->node, rank << 47 | first->base);
 }
 
 static void remove_run(struct chunk *first) {
     assert(first->starts_run && first->run > 0);
-    pairing_remove(&g.runs[bits_floor_log2(first->run)], &first->node);
+    pairing_remove(&g.runs[run_bucket(first->run)], &first->node);
     first->starts_run = 0;
     neighbour(first, (ptrdiff_t)first->run - 1)->run = 0;
     first->run = 0;
@@ -223,9 +227,8 @@ static bool grow(size_t chunks) {
 
 /* ---------------------------------------------------------------- buckets of partly used chunks */
 
-static uint64_t fullness_key(const struct chunk *chunk) {
-    uint64_t nfree = CHUNK_UNITS - chunk_count_units(chunk->used);
-    return nfree << 47 | chunk->base;
+static unit_map dirty_units(const struct chunk *chunk) {
+    return chunk->touched & ~chunk->used;
 }
 
 static void leave_bucket(struct chunk *chunk) {
@@ -244,12 +247,8 @@ static void settle(struct chunk *chunk) {
     int order = chunk_free_order(chunk);
     if (order >= 0) {
         chunk->bucket = (uint8_t)(order + 1);
-        pairing_insert(&g.partly[order], &chunk->node, fullness_key(chunk));
+        pairing_insert(&g.partly[order], &chunk->node, chunk->base);
     }
-}
-
-static unit_map dirty_units(const struct chunk *chunk) {
-    return chunk->touched & ~chunk->used;
 }
 
 static void enqueue_dirty(struct chunk *chunk) {
@@ -289,28 +288,29 @@ static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
     return span;
 }
 
-/* The fullest chunk with `count` free units in a row, or NULL; buckets below `exact` may fit. */
+/* The lowest chunk with `count` free units in a row, or NULL, among the first of each bucket. */
 static struct chunk *find_partly(unsigned count, unsigned alignment) {
     unsigned block = (unsigned)max_size(count, alignment);
     unsigned exact = block <= 1 ? 0 : bits_floor_log2(block - 1) + 1;
     struct chunk *best = NULL;
+    /* One bucket below the exact one may hold the run as well, unaligned. */
     for (unsigned bucket = exact > 0 ? exact - 1 : 0; bucket < BUCKETS; bucket++) {
         if (g.partly[bucket] == NULL) {
             continue;
         }
         struct chunk *chunk = chunk_of_node(g.partly[bucket]);
-        bool fits = bucket >= exact || chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS;
-        if (fits && (best == NULL || chunk->node.key < best->node.key)) {
+        if ((best == NULL || chunk->node.key < best->node.key) &&
+            chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS) {
             best = chunk;
         }
     }
     return best;
 }
 
-/* First chunk of a free run that has `chunks` chunks from an aligned one on, or NULL. */
+/* First chunk of the shortest free run that has `chunks` chunks from an aligned one on, or NULL. */
 static struct chunk *find_run(size_t chunks, size_t alignment_chunks) {
     size_t wanted = chunks + alignment_chunks - 1;
-    for (unsigned b = bits_floor_log2(wanted); b < RUN_BUCKETS; b++) {
+    for (unsigned b = run_bucket(wanted); b < RUN_BUCKETS; b++) {
         if (g.runs[b] != NULL && chunk_of_node(g.runs[b])->run >= wanted) {
             return chunk_of_node(g.runs[b]);
         }
@@ -321,6 +321,9 @@ static struct chunk *find_run(size_t chunks, size_t alignment_chunks) {
 /* Cuts `chunks` chunks out of the free runs, or out of new ones.  NULL when memory is short. */
 static struct chunk *take_chunks(size_t chunks, size_t alignment_chunks, enum pages_growth growth) {
     struct chunk *first = find_run(chunks, alignment_chunks);
+    if (growth == PAGES_USED_BEFORE && (first == NULL || first->touched == 0)) {
+        return NULL;
+    }
     if (first == NULL && growth == PAGES_MAY_GROW && grow(chunks + alignment_chunks - 1)) {
         first = find_run(chunks, alignment_chunks);
     }
@@ -350,9 +353,13 @@ static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages
             return NULL;
         }
     }
-    leave_bucket(chunk);
     unsigned unit = chunk_find_run(~chunk->used, units, alignment);
     ensure(unit < CHUNK_UNITS);
+    if (growth == PAGES_USED_BEFORE && chunk->used != 0 &&
+        (chunk_units(unit, units) & ~chunk->touched) != 0) {
+        return NULL;
+    }
+    leave_bucket(chunk);
     *zeroed = mark_used(chunk, unit, units, unit);
     settle(chunk);
     return fresh_span(chunk, unit);
@@ -397,19 +404,52 @@ struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth
     return span;
 }
 
+/* How much of `units` units from `address` on lies in the chunk of `address`. */
+static unsigned units_in_chunk(uintptr_t address, size_t units) {
+    return (unsigned)min_size(units, CHUNK_UNITS - chunk_unit(address));
+}
+
+static bool are_free(uintptr_t address, size_t units) {
+    while (units > 0) {
+        struct chunk *chunk = classmap_chunk(address);
+        unsigned count = units_in_chunk(address, units);
+        if (chunk == NULL || (chunk->used & chunk_units(chunk_unit(address), count)) != 0) {
+            return false;
+        }
+        address += (uintptr_t)count * UNIT_BYTES;
+        units -= count;
+    }
+    return true;
+}
+
+/* Takes a chunk out of the set it waits in.  A free one must be the first of its run. */
+static void leave_set(struct chunk *chunk) {
+    if (chunk->starts_run) {
+        uint32_t length = chunk->run;
+        remove_run(chunk);
+        if (length > 1) {
+            insert_run(neighbour(chunk, 1), length - 1);
+        }
+    }
+    leave_bucket(chunk);
+}
+
 bool pages_extend(uintptr_t base, size_t units, size_t more) {
     uintptr_t end = base + units * UNIT_BYTES;
-    unsigned unit = chunk_unit(end);
-    if (unit == 0 || unit + more > CHUNK_UNITS) {
-        return false;
-    }
     enter();
-    struct chunk *chunk = classmap_chunk(end);
-    bool fits = (chunk->used & chunk_units(unit, (unsigned)more)) == 0;
-    if (fits) {
-        leave_bucket(chunk);
-        mark_used(chunk, unit, (unsigned)more, chunk->first[unit - 1]);
+    bool fits = are_free(end, more);
+    while (fits && more > 0) {
+        struct chunk *chunk = classmap_chunk(end);
+        unsigned unit = chunk_unit(end);
+        unsigned count = units_in_chunk(end, more);
+        leave_set(chunk);
+        if (unit == 0) {
+            *fresh_span(chunk, 0) = (struct span){.base = base, .kind = SPAN_CONTINUED};
+        }
+        mark_used(chunk, unit, count, unit == 0 ? 0 : chunk->first[unit - 1]);
         settle(chunk);
+        end += (uintptr_t)count * UNIT_BYTES;
+        more -= count;
     }
     lock_release(&g.lock);
     return fits;
@@ -492,9 +532,8 @@ static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned cou
 void pages_give_back(uintptr_t base, size_t units) {
     enter();
     while (units > 0) {
-        unsigned first = chunk_unit(base);
-        unsigned count = (unsigned)min_size(units, CHUNK_UNITS - first);
-        give_back_in_chunk(classmap_chunk(base), first, count);
+        unsigned count = units_in_chunk(base, units);
+        give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count);
         base += (uintptr_t)count * UNIT_BYTES;
         units -= count;
     }

@@ -21,20 +21,26 @@ struct pages_totals {
 
 void pages_init(void);
 
+/* How far a request may go.  Each step costs resident memory that the one before does not. */
+enum pages_growth {
+    PAGES_USED_BEFORE, /* only memory that was used before */
+    PAGES_IN_CHUNKS,   /* also units of existing chunks that were never touched */
+    PAGES_MAY_GROW,    /* also new chunks */
+};
+
 /*
  * Takes `units` units starting at a multiple of `alignment` units (a power of two) and returns their
  * span with base set and kind SPAN_NONE: nobody finds it before the owner sets the kind.  `*zeroed`
- * tells whether the memory reads as zeros.  NULL, with nothing changed, when memory is short, or when
- * the heap would have to grow and may not: the caller can then first empty the caches.
+ * tells whether the memory reads as zeros.  NULL, with nothing changed, when memory is short or
+ * `growth` does not go far enough: the caller can then empty caches first and ask for more.
  */
-enum pages_growth { PAGES_AS_THEY_ARE, PAGES_MAY_GROW };
 struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed);
 
 /* Gives back `units` units from `base` on; the owner has forgotten them already. */
 void pages_give_back(uintptr_t base, size_t units);
 
 /* Adds the `more` units behind a span of `units` units.  False, with nothing changed, when they are
- * not free or lie in another chunk. */
+ * not all free. */
 bool pages_extend(uintptr_t base, size_t units, size_t more);
 
 /* Gives all dirty memory back to the kernel.  Returns the bytes that went. */

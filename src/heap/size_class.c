@@ -23,12 +23,13 @@ static uint32_t size_of_class(unsigned c) {
     if (c <= 16) {
         return c * 16;
     }
-    if (c <= 48) {
-        unsigned step = (c - 17) % 8;
-        return (9 + step) << ((c - 17) / 8 + 5);
+    if (c <= 56) {
+        return (9 + (c - 17) % 8) << ((c - 17) / 8 + 5);
     }
-    unsigned step = (c - 49) % 4;
-    return (5 + step) << ((c - 49) / 4 + 10);
+    if (c <= 60) {
+        return (5 + (c - 57)) << 11;
+    }
+    return c == 61 ? 24576 : 32768;
 }
 
 static uint32_t slab_bytes(uint32_t size) {

@@ -2,10 +2,10 @@
  *
  * size_class.h - which size a request is rounded to, and the geometry of each size's slabs.
  *
- *      class        1..16          17..48              49..60            none
- *      size      16..256 by 16   8 per doubling     4 per doubling     whole pages
- *      upto           256            4096              32768           PTRDIFF_MAX
- *      slab           16 KiB     32, 64, 128 KiB      256 KiB
+ *      class        1..16            17..56           57..60    61, 62          none
+ *      size      16..256 by 16   8 per doubling   4 per doubl.   24, 32 KiB   whole pages
+ *      upto           256             8192           16384         32768      PTRDIFF_MAX
+ *      slab          16 KiB      32 .. 256 KiB      256 KiB       256 KiB
  *
  * Is this address the start of an object?  With c = ceil(2^32 / size) and e = c * size - 2^32, the
  * 64-bit product offset * c has the object's index in its high half; its low half is index * e for
@@ -21,7 +21,7 @@
 #include "base/common.h"
 
 enum {
-    CLASS_COUNT = 61,    /* class 0 means "not a small object" */
+    CLASS_COUNT = 63,    /* class 0 means "not a small object"; 4 * 62 fits the class map's byte */
     SMALL_MAX = 32768,   /* larger requests own whole pages */
     TABLE_MAX = 1024,    /* requests up to here find their class in a table of bytes */
     SMALLEST = 16,       /* every object is 16-byte aligned and has a second word */
@@ -49,10 +49,13 @@ static inline unsigned size_class_of(size_t size) {
         return size == 0 ? 1 : (unsigned)(size + 15) / 16;
     }
     unsigned lg = bits_floor_log2(size - 1);
-    if (size <= 4096) {
+    if (size <= 8192) {
         return 16 + (lg - 8) * 8 + (unsigned)((size - 1) >> (lg - 3)) - 7;
     }
-    return 48 + (lg - 12) * 4 + (unsigned)((size - 1) >> (lg - 2)) - 3;
+    if (size <= 16384) {
+        return 56 + (unsigned)((size - 1) >> (lg - 2)) - 3;
+    }
+    return size <= 24576 ? 61 : 62;
 }
 
 /* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none. */

@@ -14,7 +14,7 @@
  *      new --16 slow calls--> alive --thread exit--> dead (served by the bins, never a heap again)
  *
  * Threads     A heap is written by its owner only.  Others read the tops, to count or to search.
- * Invariant   rec[0] and rec[61..] are zero in every heap.
+ * Invariant   rec[0] and rec[63] are zero in every heap.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct rec {
 };
 
 struct hot {
-    struct rec rec[CLASS_COUNT + 3]; /* 64 records */
+    struct rec rec[CLASS_COUNT + 1]; /* 64 records */
     uint64_t secret;
     uint8_t tab[TABLE_MAX / 16 + 1]; /* (size + 15) / 16  ->  4 * class */
 };

@@ -12,12 +12,38 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <tally/tally.h>
 
 #include "random.h"
 #include "test.h"
+
+/* What runs under a sanitizer, and how much slower that makes a test that counts its steps. */
+#if defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1, SLOWER = 10 };
+
+/* A child that is forked beside threads cannot join them. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) {
+    return "report_thread_leaks=0";
+}
+#elif defined(__SANITIZE_ADDRESS__)
+enum { SANITIZED = 1, SLOWER = 3 };
+#else
+enum { SANITIZED = 0, SLOWER = 1 };
+#endif
+
+/* Limits the address space of this process, which is then window mode for a heap that starts.  A
+ * sanitizer's own needs know no limit: there the limit is one in name only. */
+static inline void limit_address_space(rlim_t bytes) {
+    struct rlimit limit = {bytes, bytes};
+    if (SANITIZED) {
+        limit.rlim_cur = limit.rlim_max = (rlim_t)1 << 62;
+    }
+    check(setrlimit(RLIMIT_AS, &limit) == 0);
+}
 
 /* Starts the heap as the first call of a program does. */
 static inline void start_heap(void) {

@@ -149,7 +149,7 @@ TEST(lowest_slab_serves_first) {
     qsort(freed, 3, sizeof(void *), compare_pointers);
     for (unsigned i = 0; i < 3; i++) {
         void *object;
-        check_eq(bin_refill(bin, &object, 1, PAGES_AS_THEY_ARE), 1);
+        check_eq(bin_refill(bin, &object, 1, PAGES_IN_CHUNKS), 1);
         check_eq(object, freed[i]);
         bin_verify(bin);
     }
@@ -159,14 +159,14 @@ TEST(refill_that_may_not_grow_the_heap_brings_what_there_is) {
     struct bin *bin = arena_bin(0, 60);
     void *objects[8];
     bool zeroed;
-    while (pages_take(1, 1, PAGES_AS_THEY_ARE, &zeroed) != NULL) {
+    while (pages_take(1, 1, PAGES_IN_CHUNKS, &zeroed) != NULL) {
     }
-    check_eq(bin_refill(bin, objects, 8, PAGES_AS_THEY_ARE), 0);
+    check_eq(bin_refill(bin, objects, 8, PAGES_IN_CHUNKS), 0);
     bin_verify(bin);
     check_eq(bin_refill(bin, objects, 6, PAGES_MAY_GROW), 6);
-    while (pages_take(1, 1, PAGES_AS_THEY_ARE, &zeroed) != NULL) {
+    while (pages_take(1, 1, PAGES_IN_CHUNKS, &zeroed) != NULL) {
     }
-    check_eq(bin_refill(bin, objects, 8, PAGES_AS_THEY_ARE), 2); /* a slab has eight */
+    check_eq(bin_refill(bin, objects, 8, PAGES_IN_CHUNKS), 2); /* a slab has eight */
     bin_verify(bin);
 }
 
@@ -272,12 +272,12 @@ static void use_each_bin(void) {
 }
 
 TEST(child_of_a_fork_repairs_what_another_thread_left_half_done) {
-    unsigned steps = 60000;
+    unsigned steps = 60000 / SLOWER;
     pthread_t thread[2];
     for (unsigned i = 0; i < 2; i++) {
         check(pthread_create(&thread[i], NULL, churn, &steps) == 0);
     }
-    for (unsigned i = 0; i < 60; i++) {
+    for (unsigned i = 0; i < 60 / SLOWER; i++) {
         check_child(use_each_bin());
     }
     for (unsigned i = 0; i < 2; i++) {

@@ -81,7 +81,7 @@ static void free_one(struct thread *thread, unsigned c, struct live *live, unsig
 
 static void walk_randomly(struct thread *thread, struct live *live, unsigned classes,
                           unsigned steps, struct random *random) {
-    for (unsigned step = 0; step < steps; step++) {
+    for (unsigned step = 0; step < steps / SLOWER; step++) {
         unsigned k = (unsigned)random_below(random, classes);
         unsigned c = 1 + k * (CLASS_COUNT - 1) / classes;
         unsigned burst = (unsigned)random_below(random, random_below(random, 8) == 0 ? 100 : 6) + 1;

@@ -5,8 +5,6 @@
  */
 #include "heap/heap.h"
 
-#include <sys/resource.h>
-
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
@@ -200,7 +198,7 @@ TEST(totals_add_up_at_every_step) {
     static void *objects[2000];
     struct random random = random_start(28, 0);
     size_t live = 0;
-    for (unsigned step = 0; step < 20000; step++) {
+    for (unsigned step = 0; step < 20000 / SLOWER; step++) {
         void **slot = &objects[random_below(&random, 2000)];
         if (*slot == NULL) {
             size_t size = (size_t)1 << random_below(&random, 18);
@@ -244,10 +242,7 @@ TEST(trim_gives_all_free_memory_back) {
 }
 
 TEST(window_mode_serves_and_judges_alike) {
-    struct rlimit limit;
-    check(getrlimit(RLIMIT_AS, &limit) == 0);
-    limit.rlim_cur = (rlim_t)1 << 46;
-    check(setrlimit(RLIMIT_AS, &limit) == 0);
+    limit_address_space((rlim_t)1 << 46);
     start_heap();
     check(classmap_is_windowed());
     for (unsigned i = 0; i < 30; i++) {
@@ -257,18 +252,31 @@ TEST(window_mode_serves_and_judges_alike) {
 }
 
 TEST(exhausted_memory_gives_null_and_comes_back) {
-    if (test_anonymous_bytes() > 0 && sizeof(void *) == 8 && getenv("TSAN_OPTIONS") != NULL) {
-        skip("the thread sanitizer needs more address space than this test leaves");
+    static void *blocks[1000];
+    unsigned count = 0;
+    if (SANITIZED) {
+        skip("a sanitizer cannot live with the address space limit this needs");
     }
-    struct rlimit limit = {(rlim_t)1 << 46, (rlim_t)1 << 46};
-    check(setrlimit(RLIMIT_AS, &limit) == 0);
+    limit_address_space(256 << 20);
     start_heap();
-    check(tally_malloc((size_t)1 << 46) == NULL);
-    check(tally_calloc((size_t)1 << 40, 1 << 10) == NULL);
+    while ((blocks[count] = tally_malloc(1000000)) != NULL) {
+        memset(blocks[count], 1, 1000000);
+        check(++count < 1000);
+    }
+    check(count > 150);
     heap_verify();
-    void *block = tally_malloc(100);
-    check(block != NULL);
-    tally_free(block);
+    check(tally_calloc(1, 100000000) == NULL);
+    tally_free(blocks[0]);
+    blocks[0] = tally_malloc(1000000);
+    check(blocks[0] != NULL); /* what was freed can be had again */
+    for (unsigned i = 0; i < count; i++) {
+        tally_free(blocks[i]);
+    }
+    heap_verify();
+    void *large = tally_calloc(1, 100000000);
+    check(large != NULL);
+    tally_free(large);
+    check_eq(heap_totals().live, 0);
 }
 
 static _Atomic bool stop;
@@ -315,7 +323,7 @@ TEST(child_of_a_fork_among_busy_threads_works) {
     for (unsigned i = 0; i < 3; i++) {
         check(pthread_create(&threads[i], NULL, work_on, NULL) == 0);
     }
-    for (unsigned i = 0; i < 150; i++) {
+    for (unsigned i = 0; i < 150 / SLOWER; i++) {
         check_child(work_in_child());
     }
     stop = true;

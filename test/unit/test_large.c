@@ -45,7 +45,7 @@ static void check_mark(void *block, size_t bytes, uint64_t seed) {
 TEST(blocks_of_all_sizes_and_alignments_are_counted_and_go_back) {
     size_t used = pages_totals().used, count = large_count(), bytes = large_bytes();
     static const size_t sizes[] = {0, 1, 4096, 32769, 36000, 65536, MIB, 2 * MIB, 2 * MIB + 1, 9 * MIB};
-    for (size_t alignment = 1; alignment <= 16 * MIB; alignment *= 4) {
+    for (size_t alignment = 1; alignment <= 16 * MIB; alignment *= SANITIZED ? 32 : 4) {
         for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
             void *block = alloc(sizes[i], alignment);
             mark(block, sizes[i], alignment);
@@ -76,7 +76,7 @@ TEST(impossible_sizes_are_refused_and_nothing_changes) {
 
 TEST(zeroed_is_said_only_of_zeros) {
     bool zeroed = false;
-    for (unsigned round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < 20 / SLOWER + 1; round++) {
         size_t bytes = 3 * MIB + round * 100000;
         char *block = large_alloc(bytes, 1, PAGES_MAY_GROW, &zeroed);
         check(block != NULL);
@@ -95,7 +95,7 @@ TEST(block_shrinks_in_place_and_gives_its_end_back) {
     size_t used = pages_totals().used;
     void *block = alloc(9 * MIB + 5000, 1);
     mark(block, 9 * MIB, 7);
-    for (size_t bytes = 9 * MIB; bytes > 0; bytes = bytes * 2 / 3) {
+    for (size_t bytes = 9 * MIB; bytes > 0; bytes = SANITIZED ? bytes / 5 : bytes * 2 / 3) {
         check(large_resize(span_of(block), bytes));
         heap_verify();
         check_eq(span_of(block)->bytes, align_up(bytes, os_facts.page_bytes));
@@ -173,7 +173,7 @@ static void *free_at_once(void *unused) {
 
 TEST(of_two_racing_frees_one_wins) {
     pthread_t threads[2];
-    race.rounds = 500;
+    race.rounds = 500 / SLOWER;
     pthread_barrier_init(&race.barrier, NULL, 3);
     for (unsigned i = 0; i < 2; i++) {
         check(pthread_create(&threads[i], NULL, free_at_once, NULL) == 0);

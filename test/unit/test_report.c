@@ -23,6 +23,8 @@ TEST(each_verdict_has_its_sentence) {
     check_refused(HEAP_INTERIOR, 0x10010,
                   "tally: free(0x10010): not the start of an object: 16 bytes into the 48-byte object "
                   "at 0x10000");
+    check_refused(HEAP_SLAB_END, 0x10010,
+                  "tally: free(0x10010): no object is here: behind the last 48-byte object of a slab");
     check_refused(HEAP_FREE_PAGES, 0x10000,
                   "tally: free(0x10000): no object is here: this memory of the heap is free");
     check_refused(HEAP_FOREIGN, 0x10000, "tally: free(0x10000): not memory of this heap");

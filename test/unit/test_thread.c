@@ -104,7 +104,8 @@ TEST(heaps_of_ended_threads_are_used_again) {
     for (unsigned i = 0; i < 50; i++) {
         run_threads(1, use_and_exit, NULL);
     }
-    check_eq(meta_bytes(), metadata);
+    /* Perhaps a magazine more, as chance has it, but no heap and no set of magazines per thread. */
+    check(meta_bytes() < metadata + 8 * sizeof(struct magazine));
 }
 
 static void *use_after_exit(void *unused) {
@@ -238,6 +239,9 @@ static void *come_and_go(void *stop) {
 TEST(child_of_a_fork_among_coming_and_going_threads_works) {
     static _Atomic bool stop;
     pthread_t thread;
+    if (SANITIZED) {
+        skip("sanitizers do not survive threads in a child that was forked beside threads");
+    }
     start_heap();
     check(pthread_create(&thread, NULL, come_and_go, (void *)&stop) == 0);
     for (unsigned i = 0; i < 50; i++) {
