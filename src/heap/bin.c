@@ -34,6 +34,11 @@ void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
         .lock = {.rank = RANK_BIN}, .size_class = (uint8_t)size_class, .arena = (uint16_t)arena};
 }
 
+/* Counters are written under the lock and read without. */
+static void add(size_t *counter, size_t change) {
+    __atomic_store_n(counter, *counter + change, __ATOMIC_RELAXED);
+}
+
 static void repair(struct bin *bin);
 
 static void enter(struct bin *bin) {
@@ -61,7 +66,7 @@ static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
     struct span *slab = pages_take(slab_units(bin), slab_units(bin), growth, &zeroed);
     if (slab != NULL) {
         slab_create(slab, bin->size_class, bin->arena);
-        bin->nslabs++;
+        add(&bin->nslabs, 1);
         bin->nempty++;
         join_set(bin, slab);
     }
@@ -70,7 +75,7 @@ static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
 
 static void release_slab(struct bin *bin, struct span *slab) {
     leave_set(bin, slab);
-    bin->nslabs--;
+    add(&bin->nslabs, -(size_t)1);
     bin->nempty--;
     uintptr_t base = slab->base;
     slab_destroy(slab);
@@ -91,7 +96,7 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
             leave_set(bin, slab);
         }
     }
-    bin->nout += got;
+    add(&bin->nout, got);
     lock_release(&bin->lock);
     return got;
 }
@@ -154,7 +159,7 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
             after_free(bin, slab);
         }
     }
-    bin->nout -= done;
+    add(&bin->nout, -(size_t)done);
     return done;
 }
 
@@ -201,9 +206,6 @@ void bin_note_slow_free(struct span *slab, uintptr_t address) {
 }
 
 void bin_trim(struct bin *bin) {
-    if (bin->nempty == 0) {
-        return;
-    }
     enter(bin);
     /* Walk the set by taking it apart; there are few slabs in it, and this is a rare call. */
     struct pairing_node *all = bin->slabs;
@@ -253,11 +255,10 @@ static void repair_slab(struct span *slab, void *context) {
         slab->arena != bin->arena) {
         return;
     }
-    unsigned nout = slab->ncarved - bits_count_range(slab->bits, 0, slab->ncarved);
-    slab->nout = (int16_t)((int)nout | SLAB_APART);
-    bin->nslabs++;
+    slab_repair(slab);
+    add(&bin->nslabs, 1);
     bin->nempty += slab_is_empty(slab);
-    bin->nout += nout;
+    add(&bin->nout, slab_nout(slab));
     if (!slab_is_full(slab)) {
         join_set(bin, slab);
     }

@@ -11,10 +11,10 @@
 /* One bin; nobody but bin.c looks inside.  Padded so that two bins share no cache line. */
 struct bin {
     struct lock lock;
-    uint32_t nslabs;
     uint32_t nempty;            /* slabs no object of which is handed out */
     struct pairing_node *slabs; /* slabs something can be taken from, lowest address first */
-    size_t nout;                /* objects handed out: live, or in a cache */
+    size_t nslabs;
+    size_t nout; /* objects handed out: live, or in a cache */
     uint16_t arena;
     uint8_t size_class;
 } __attribute__((aligned(CACHE_LINE)));

@@ -14,7 +14,7 @@
  *      F with room for 4     [ header |  ...  |124|125|126|127 ]      starts at slot 128 - 4
  *
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
- * cost nothing.  It fetches 4 objects first, then 8, 16 and so on.  Its room starts small and doubles at each slow call, up to 254 objects
+ * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and doubles at each slow call, up to 254 objects
  * or 64 KiB, as long as the thread's budget lasts; then the class with the most room gives way.
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and its
@@ -35,7 +35,7 @@ enum {
     CALLS_BEFORE_MAGAZINES = 8,
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
-    NEEDS_BEFORE_STEALING = 32,
+    NEEDS_BEFORE_STEALING = 16,
 };
 
 /* ---------------------------------------------------------------- room and budget */
@@ -161,13 +161,16 @@ static inline void give_to_take(struct closed *closed) {
 
 /* Gives a class its magazines once it has been asked for often enough. */
 static COLD bool earn_magazines(struct thread *thread, unsigned c) {
-    unsigned room = (unsigned)min_size(FIRST_ROOM, size_classes[c].room_max);
     if (++thread->seen[c] < CALLS_BEFORE_MAGAZINES) {
         return false;
     }
     thread->seen[c] = 0;
-    if (bytes_of(c, room) > thread->spare_bytes) {
+    size_t room = min_size(FIRST_ROOM, size_classes[c].room_max);
+    if (bytes_of(c, (unsigned)room) > thread->spare_bytes) {
         steal_room(thread, c);
+        room = min_size(room, thread->spare_bytes / size_classes[c].size);
+    }
+    if (room == 0) {
         return false;
     }
     struct closed empty = {.take = depot_new_magazine(), .give = depot_new_magazine()};
@@ -177,7 +180,7 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
         }
         return false;
     }
-    set_room(thread, c, room);
+    set_room(thread, c, (unsigned)room);
     thread->goal[c] = FIRST_GOAL;
     open_class(thread, c, empty);
     return true;
@@ -225,13 +228,13 @@ void *cache_alloc_uncached(struct thread *thread, unsigned c) {
     return object;
 }
 
-/* What was freed is too little: fetch more, each time twice as much, up to half of the room. */
+/* What was freed is too little: fetch more, each time half as much again, up to half of the room. */
 static __attribute__((noinline)) struct closed fetch_more(struct thread *thread, unsigned c,
                                                           struct closed closed) {
     note_need(thread, c);
     unsigned half = (thread->room[c] + 1u) / 2;
     unsigned goal = thread->goal[c] < half ? thread->goal[c] : half;
-    thread->goal[c] = (uint8_t)min_size(goal * 2u, MAGAZINE_MOST);
+    thread->goal[c] = (uint8_t)min_size(goal + (goal + 1) / 2, MAGAZINE_MOST);
     if (closed.ntake < goal) {
         unsigned more = goal - closed.ntake;
         unsigned got = depot_take(c, &closed.take, closed.ntake, more);

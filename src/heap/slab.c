@@ -128,6 +128,16 @@ unsigned slab_take(struct span *slab, void **slots, unsigned count) {
     return wanted;
 }
 
+void slab_repair(struct span *slab) {
+    unsigned total = slab_class(slab)->total;
+    if (slab->ncarved < total) {
+        bits_clear_range(slab->bits, slab->ncarved, total - slab->ncarved);
+    }
+    unsigned nout = slab->ncarved - bits_count_range(slab->bits, 0, slab->ncarved);
+    slab->nout = (int16_t)((int)nout | SLAB_APART);
+    classmap_publish(slab->base, granules_ready(slab, slab->ncarved), slab->size_class);
+}
+
 void slab_verify(const struct span *slab) {
     const struct size_class *sc = slab_class(slab);
     ensure(slab->kind == SPAN_SLAB && slab->size_class > 0 && slab->size_class < CLASS_COUNT);

@@ -29,6 +29,10 @@ unsigned slab_take(struct span *slab, void **slots, unsigned count);
 /* Carves what is missing of the granule `object` lies in, so that its frees become fast. */
 void slab_publish_granule(struct span *slab, uintptr_t object);
 
+/* Makes a slab whole that another thread was changing when this process was forked: what it was
+ * moving is lost.  The slab is apart from its bin's set afterwards. */
+void slab_repair(struct span *slab);
+
 void slab_verify(const struct span *slab);
 
 static inline const struct size_class *slab_class(const struct span *slab) {

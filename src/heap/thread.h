@@ -76,9 +76,6 @@ void thread_init(void);
 /* This thread's heap, or NULL while it has not earned one or after it was given up. */
 struct thread *thread_self(void);
 
-/* The arena of this thread. */
-unsigned thread_arena(void);
-
 /* Gives up this thread's heap: what its magazines hold goes back. */
 void thread_exit(void);
 

@@ -21,7 +21,7 @@
 #include "os_fault.h"
 #include "unit.h"
 
-enum { THREADS = 3, BLOCKS = 160, MOST_RUNS = 200 };
+enum { THREADS = 3, BLOCKS = 128, MOST_RUNS = 200 };
 
 /* ---------------------------------------------------------------- one thread's blocks */
 
@@ -67,7 +67,7 @@ static size_t size_of(unsigned i) {
     case 6:
         return 100000 + i * 100;
     default:
-        return i % 32 == 7 ? 3000000 : 500;
+        return i % 64 == 7 ? 3000000 : 500;
     }
 }
 
@@ -311,16 +311,18 @@ static void refuse_in_turn(enum os_fault_call call, enum os_fault_extent extent,
     unsigned n = 0, run = 0;
     int status = MET << 8;
     while (status == MET << 8) {
-        n += 1 + n / 8; /* each of the first calls, then with growing steps */
+        n += n < 20 ? 1 : n / 5; /* each of the first calls, then with growing steps */
         check(++run < MOST_RUNS);
         status = run_child(call, extent, when, n);
         if (status != MET << 8 && status != NOT_MET << 8) {
-            test_say("    ", os_fault_name(call), extent == FAULT_EXACTLY ? " call " : " from call ",
-                     test_decimal(number, n), when == AT_START ? " of the process\n" : "\n", NULL);
+            test_say("    ", os_fault_name(call),
+                     extent == FAULT_EXACTLY ? " call " : " from call ", test_decimal(number, n),
+                     when == AT_START ? " of the process\n" : "\n", NULL);
             check_eq(status, MET << 8);
         }
     }
-    test_say("    ", os_fault_name(call), extent == FAULT_EXACTLY ? ", one call" : ", from a call on",
+    test_say("    ", os_fault_name(call),
+             extent == FAULT_EXACTLY ? ", one call" : ", from a call on",
              when == AT_START ? ", from the start: " : ": ", test_decimal(number, run - 1),
              " runs met the fault\n", NULL);
     bool at_start_only = call == FAULT_RESERVE_READABLE && when == LATER;
@@ -370,8 +372,10 @@ TEST(refused_unmap_loses_nothing) {
 }
 
 TEST(heap_without_any_memory_says_one_sentence) {
-    check_dies_exactly({
-        os_fault_begin(FAULT_MAP, FAULT_FROM_ON, 1);
-        tally_malloc(1);
-    }, "tally: no memory to start with", SIGABRT);
+    check_dies_exactly(
+        {
+            os_fault_begin(FAULT_MAP, FAULT_FROM_ON, 1);
+            tally_malloc(1);
+        },
+        "tally: no memory to start with", SIGABRT);
 }

@@ -48,7 +48,7 @@ struct block {
 
 static struct block *make_block(struct random *random) {
     uint64_t kind = random_below(random, 100);
-    size_t words = kind < 80 ? random_below(random, 40)
+    size_t words = kind < 80   ? random_below(random, 40)
                    : kind < 99 ? random_below(random, 1000)
                                : random_below(random, 20000);
     size_t size = sizeof(struct block) + words * 8;

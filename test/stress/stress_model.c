@@ -31,8 +31,8 @@ enum {
     MOST_BLOCKS = 1500, /* of one thread */
     MARKET_PLACES = 64,
     ROUNDS = 8,
-    STEPS = 12000, /* of all threads together, in a round */
-    WHOLE_PATTERN = 4096, /* bytes up to which every word of a block is checked */
+    STEPS = 12000,          /* of all threads together, in a round */
+    WHOLE_PATTERN = 4096,   /* bytes up to which every word of a block is checked */
     MOST_BYTES = 100 << 20, /* of all live blocks, so that the limited world has room to spare */
 };
 

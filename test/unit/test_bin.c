@@ -156,7 +156,7 @@ TEST(lowest_slab_serves_first) {
 }
 
 TEST(refill_that_may_not_grow_the_heap_brings_what_there_is) {
-    struct bin *bin = arena_bin(0, 60);
+    struct bin *bin = arena_bin(0, CLASS_COUNT - 1);
     void *objects[8];
     bool zeroed;
     while (pages_take(1, 1, PAGES_IN_CHUNKS, &zeroed) != NULL) {
@@ -176,7 +176,8 @@ TEST(look_knows_out_free_and_uncarved) {
         check_eq(bin_refill(arena_bin(0, c), objects, 3, PAGES_MAY_GROW), 3);
         struct span *slab = classmap_span((uintptr_t)objects[0]);
         check_eq(bin_look(slab, (uintptr_t)objects[0]), BIN_OBJECT_OUT);
-        uintptr_t last = slab->base + (uintptr_t)(slab_class(slab)->total - 1) * slab_class(slab)->size;
+        uintptr_t last =
+            slab->base + (uintptr_t)(slab_class(slab)->total - 1) * slab_class(slab)->size;
         enum bin_object expected =
             slab->ncarved == slab_class(slab)->total ? BIN_OBJECT_FREE : BIN_OBJECT_UNCARVED;
         check_eq(bin_look(slab, last), expected);
@@ -207,7 +208,8 @@ TEST(object_drained_twice_dies) {
     drain(10, objects, 1);
     check_dies_exactly(drain(10, objects, 1),
                        "tally: free(%p): the 160-byte object was already free, found when a cache "
-                       "was emptied", SIGABRT);
+                       "was emptied",
+                       SIGABRT);
     void *twice[2];
     twice[0] = twice[1] = objects[1];
     check_dies(drain(10, twice, 2), "already free, found when a cache was emptied", SIGABRT);

@@ -19,7 +19,10 @@ static void fill_random(uint64_t *map, struct random *random) {
     uint64_t kind = random_below(random, 4);
     for (unsigned w = 0; w < WORDS; w++) {
         uint64_t word = random_next(random);
-        map[w] = kind == 0 ? 0 : kind == 1 ? ~UINT64_C(0) : kind == 2 ? word : word & random_next(random);
+        map[w] = kind == 0   ? 0
+                 : kind == 1 ? ~UINT64_C(0)
+                 : kind == 2 ? word
+                             : word & random_next(random);
     }
 }
 

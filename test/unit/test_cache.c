@@ -257,7 +257,7 @@ TEST(uncached_objects_come_from_the_bin) {
     own_heap("narenas:1");
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         size_t before = objects_out(c);
-        void *object = cache_alloc_uncached(0, c);
+        void *object = cache_alloc_uncached(NULL, c);
         check(object != NULL);
         check_eq(objects_out(c), before + 1);
         bin_drain(c, &object, 1);

@@ -34,7 +34,7 @@ TEST(every_conversion_reads_as_libc_writes_it) {
 TEST(width_and_flags_pad_as_libc_does) {
     check_like_libc("[%5d] [%-5d] [%05d]", 42, 42, 42);
     check_like_libc("[%12zu] [%-12zu] [%012zu]", (size_t)7, (size_t)7, (size_t)7);
-    check_like_libc("[%5d] [%-5d]", -42, -42);
+    check_like_libc("[%5d] [%-5d] [%05d]", -42, -42, -42);
     check_like_libc("[%8x] [%08x] [%-8x]", 0xabcu, 0xabcu, 0xabcu);
     check_like_libc("[%6s] [%-6s] [%2s]", "abc", "abc", "abc");
     check_like_libc("[%1d]", 123456);

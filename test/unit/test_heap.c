@@ -289,7 +289,8 @@ static void *work_on(void *unused) {
     while (!stop) {
         unsigned i = (unsigned)random_below(&random, 64);
         if (blocks[i] == NULL) {
-            blocks[i] = tally_malloc(random_below(&random, random_below(&random, 9) ? 2000 : 90000));
+            blocks[i] =
+                tally_malloc(random_below(&random, random_below(&random, 9) ? 2000 : 90000));
         } else {
             tally_free(blocks[i]);
             blocks[i] = NULL;

@@ -155,13 +155,18 @@ TEST(rank_violation_dies_in_debug_builds) {
         skip("ranks are checked in debug builds only");
     }
     struct lock low = {.rank = RANK_BIN}, high = {.rank = RANK_PAGES}, peer = {.rank = RANK_BIN};
-    check_dies({
-        lock_acquire(&high);
-        lock_acquire(&low);
-    }, RANK_BROKEN, SIGABRT);
-    check_dies({
-        lock_acquire(&low);
-        lock_acquire(&peer);
-    }, RANK_BROKEN, SIGABRT);
-    check_dies(lock_release(&low), "tally: internal error: 'held_ranks & 1u << lock->rank'", SIGABRT);
+    check_dies(
+        {
+            lock_acquire(&high);
+            lock_acquire(&low);
+        },
+        RANK_BROKEN, SIGABRT);
+    check_dies(
+        {
+            lock_acquire(&low);
+            lock_acquire(&peer);
+        },
+        RANK_BROKEN, SIGABRT);
+    check_dies(lock_release(&low), "tally: internal error: 'held_ranks & 1u << lock->rank'",
+               SIGABRT);
 }

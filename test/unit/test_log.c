@@ -39,8 +39,8 @@ TEST(warning_leaves_errno_alone) {
 }
 
 TEST(fatal_says_its_sentence_and_aborts) {
-    check_dies_exactly(fatal("%s(%p): went wrong", "free", (void *)16), "tally: free(%p): went wrong",
-                       SIGABRT);
+    check_dies_exactly(fatal("%s(%p): went wrong", "free", (void *)16),
+                       "tally: free(%p): went wrong", SIGABRT);
 }
 
 static void return_from_signal(int number) {
@@ -48,33 +48,38 @@ static void return_from_signal(int number) {
 }
 
 TEST(fatal_ends_the_process_when_the_handler_returns) {
-    check_dies({
-        signal(SIGABRT, return_from_signal);
-        fatal("end");
-    }, "tally: end", SIGABRT);
+    check_dies(
+        {
+            signal(SIGABRT, return_from_signal);
+            fatal("end");
+        },
+        "tally: end", SIGABRT);
 }
 
 TEST(fatal_ends_the_process_when_the_signal_is_ignored) {
-    check_dies({
-        signal(SIGABRT, SIG_IGN);
-        fatal("end");
-    }, "tally: end", SIGABRT);
+    check_dies(
+        {
+            signal(SIGABRT, SIG_IGN);
+            fatal("end");
+        },
+        "tally: end", SIGABRT);
 }
 
 TEST(fatal_ends_the_process_when_the_signal_is_blocked) {
-    check_dies({
-        sigset_t all;
-        sigfillset(&all);
-        sigprocmask(SIG_BLOCK, &all, NULL);
-        fatal("end");
-    }, "tally: end", SIGABRT);
+    check_dies(
+        {
+            sigset_t all;
+            sigfillset(&all);
+            sigprocmask(SIG_BLOCK, &all, NULL);
+            fatal("end");
+        },
+        "tally: end", SIGABRT);
 }
 
 TEST(ensure_stops_when_the_condition_does_not_hold) {
     volatile int two = 2;
     ensure(two == 2);
-    check_dies(ensure(two == 3),
-               "tally: internal error: 'two == 3' does not hold at ", SIGABRT);
+    check_dies(ensure(two == 3), "tally: internal error: 'two == 3' does not hold at ", SIGABRT);
 }
 
 TEST(assert_stops_in_debug_builds_only) {

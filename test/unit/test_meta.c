@@ -31,7 +31,8 @@ static void take_pieces(struct piece *pieces, unsigned count, struct random *ran
     for (unsigned i = 0; i < count; i++) {
         size_t alignment = (size_t)1 << random_below(random, 13);
         size_t bytes = random_below(random, 50) == 0 ? 100000 : random_below(random, 700) + 1;
-        pieces[i] = (struct piece){meta_alloc(bytes, alignment), bytes, (unsigned char)(i % 255 + 1)};
+        pieces[i] =
+            (struct piece){meta_alloc(bytes, alignment), bytes, (unsigned char)(i % 255 + 1)};
         check(pieces[i].start != NULL);
         check_eq((uintptr_t)pieces[i].start % alignment, 0);
         check(filled_with(&pieces[i], 0));

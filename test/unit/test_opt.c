@@ -83,7 +83,8 @@ TEST(empty_text_and_empty_entries_say_nothing) {
 
 TEST(unknown_key_is_one_warning_and_ignored) {
     struct options before = defaults();
-    check_str(parse("no_such_key:1"), "tally: unknown option 'no_such_key' in TEST_CONF is ignored\n");
+    check_str(parse("no_such_key:1"),
+              "tally: unknown option 'no_such_key' in TEST_CONF is ignored\n");
     check_str(parse("narena:1"), "tally: unknown option 'narena' in TEST_CONF is ignored\n");
     check_str(parse("narenass:1"), "tally: unknown option 'narenass' in TEST_CONF is ignored\n");
     check_str(parse("NARENAS:1"), "tally: unknown option 'NARENAS' in TEST_CONF is ignored\n");
@@ -99,7 +100,10 @@ struct malformed {
 };
 
 #define INVALID(value, key)                                                                        \
-    {key ":" value, "tally: invalid value '" value "' for option '" key "' in TEST_CONF is ignored\n"}
+    {                                                                                              \
+        key ":" value,                                                                             \
+            "tally: invalid value '" value "' for option '" key "' in TEST_CONF is ignored\n"      \
+    }
 
 static const struct malformed malformed[] = {
     INVALID("", "narenas"),
@@ -175,7 +179,8 @@ TEST(value_of_a_mebibyte_is_one_short_warning) {
 
 TEST(bytes_that_would_upset_a_terminal_are_replaced) {
     defaults();
-    check_str(parse("a\033[31m\n\x80:1"), "tally: unknown option 'a?[31m?\?' in TEST_CONF is ignored\n");
+    check_str(parse("a\033[31m\n\x80:1"),
+              "tally: unknown option 'a?[31m?\?' in TEST_CONF is ignored\n");
 }
 
 TEST(random_bytes_never_end_the_program) {

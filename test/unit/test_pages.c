@@ -175,26 +175,45 @@ TEST(one_dirty_unit_among_clean_ones_is_told) {
     check(span != NULL && span->base == base && !zeroed);
 }
 
-TEST(heap_does_not_grow_when_it_may_not) {
+/* Free units that were used, beside many that never were. */
+static void leave_dirty_units(unsigned count) {
     static struct held used[MOST_SPANS];
-    for (unsigned i = 0; i < MOST_SPANS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         used[i] = take(1, 1, PAGES_MAY_GROW);
     }
-    for (unsigned i = 0; i < MOST_SPANS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         give(&used[i]);
     }
-    size_t mapped = pages_totals().mapped, resident = pages_totals().dirty;
+}
+
+static size_t take_as_many_as_there_are(enum pages_growth growth) {
     size_t taken = 0;
-    while (take(1, 1, PAGES_IN_CHUNKS).span != NULL) {
+    while (take(1, 1, growth).span != NULL) {
         taken++;
         pages_verify();
     }
-    /* All that was used before can be had again, and nothing else was touched. */
+    return taken;
+}
+
+TEST(only_memory_used_before_is_taken_when_no_more_is_allowed) {
+    leave_dirty_units(MOST_SPANS);
+    struct pages_totals before = pages_totals();
+    size_t taken = take_as_many_as_there_are(PAGES_USED_BEFORE);
     check_eq(taken, MOST_SPANS);
-    check_eq(resident - pages_totals().dirty, taken * UNIT_BYTES);
-    check_eq(pages_totals().mapped, mapped);
-    struct held fresh = take(4 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
-    check(fresh.span != NULL && pages_totals().mapped > mapped);
+    check_eq(before.dirty - pages_totals().dirty, taken * UNIT_BYTES);
+    check_eq(pages_totals().mapped, before.mapped);
+}
+
+TEST(heap_does_not_grow_when_it_may_not) {
+    leave_dirty_units(3);
+    struct pages_totals before = pages_totals();
+    size_t taken = take_as_many_as_there_are(PAGES_IN_CHUNKS);
+    check_eq(taken * UNIT_BYTES, before.mapped - before.used);
+    check_eq(pages_totals().mapped, before.mapped);
+    check_eq(pages_totals().used, before.mapped);
+    check(take(1, 1, PAGES_USED_BEFORE).span == NULL);
+    check(take(1, 1, PAGES_MAY_GROW).span != NULL);
+    check(pages_totals().mapped > before.mapped);
 }
 
 TEST(units_are_used_again_before_the_heap_grows) {
@@ -263,7 +282,43 @@ TEST(rest_of_the_last_chunk_serves_others) {
     give(&rest);
     check(pages_extend(big.span->base, big.units, CHUNK_UNITS - 5));
     pages_verify();
-    check(!pages_extend(big.span->base, 3 * CHUNK_UNITS, 1)); /* never into another chunk */
+}
+
+/* The chunks behind the span are free, then partly used, then used. */
+TEST(span_grows_over_free_chunks_and_stops_at_used_units) {
+    struct held whole = take(8 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
+    uintptr_t base = whole.span->base;
+    whole.span->bytes = whole.units = 3; /* shrunk to three units, and grown again */
+    pages_give_back(base + 3 * UNIT_BYTES, 8 * CHUNK_UNITS - 3);
+    pages_verify();
+    size_t used = pages_totals().used;
+    for (size_t more = 1; whole.units + more <= 8 * CHUNK_UNITS; more = more * 2 + 3) {
+        check(pages_extend(base, whole.units, more));
+        pages_verify();
+        whole.units += more;
+        used += more * UNIT_BYTES;
+        check_eq(pages_totals().used, used);
+        for (size_t unit = 0; unit < whole.units; unit++) {
+            check_eq(classmap_span(base + unit * UNIT_BYTES), whole.span);
+        }
+    }
+    size_t rest = 8 * CHUNK_UNITS - whole.units;
+    if (rest > 0) {
+        check(pages_extend(base, whole.units, rest));
+    }
+    pages_verify();
+    whole.units = 8 * CHUNK_UNITS;
+    mark_units(&whole);
+    /* Give the middle part back and let somebody else have its last unit. */
+    pages_give_back(base + CHUNK_UNITS * UNIT_BYTES, 7 * CHUNK_UNITS);
+    whole.units = CHUNK_UNITS;
+    struct held other = take(7 * CHUNK_UNITS, 1, PAGES_USED_BEFORE);
+    check(other.span != NULL && other.span->base == base + CHUNK_UNITS * UNIT_BYTES);
+    check(!pages_extend(base, CHUNK_UNITS, 1));
+    give(&other);
+    pages_verify();
+    give(&whole);
+    pages_verify();
 }
 
 TEST(alignment_of_several_chunks_is_kept) {

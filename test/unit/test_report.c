@@ -17,14 +17,17 @@ static struct heap_object object_with(enum heap_verdict verdict) {
     } while (0)
 
 TEST(each_verdict_has_its_sentence) {
-    check_refused(HEAP_DOUBLE_FREE, 0x10000, "tally: free(0x10000): the 48-byte object is already free");
+    check_refused(HEAP_DOUBLE_FREE, 0x10000,
+                  "tally: free(0x10000): the 48-byte object is already free");
     check_refused(HEAP_NEVER_ALLOCATED, 0x10000,
                   "tally: free(0x10000): this 48-byte object was never allocated");
-    check_refused(HEAP_INTERIOR, 0x10010,
-                  "tally: free(0x10010): not the start of an object: 16 bytes into the 48-byte object "
-                  "at 0x10000");
-    check_refused(HEAP_SLAB_END, 0x10010,
-                  "tally: free(0x10010): no object is here: behind the last 48-byte object of a slab");
+    check_refused(
+        HEAP_INTERIOR, 0x10010,
+        "tally: free(0x10010): not the start of an object: 16 bytes into the 48-byte object "
+        "at 0x10000");
+    check_refused(
+        HEAP_SLAB_END, 0x10010,
+        "tally: free(0x10010): no object is here: behind the last 48-byte object of a slab");
     check_refused(HEAP_FREE_PAGES, 0x10000,
                   "tally: free(0x10000): no object is here: this memory of the heap is free");
     check_refused(HEAP_FOREIGN, 0x10000, "tally: free(0x10000): not memory of this heap");
@@ -42,7 +45,9 @@ TEST(sentence_names_the_function_that_was_called) {
 
 TEST(wrong_size_has_its_sentence) {
     struct heap_object object = object_with(HEAP_LIVE);
-    check_dies_exactly(guard_refuse_size("free_sized", (void *)0x10000, &object, 100, 112),
-                       "tally: free_sized(0x10000, 100): wrong size: the object has 48 bytes, one of "
-                       "that size would have 112", SIGABRT);
+    check_dies_exactly(
+        guard_refuse_size("free_sized", (void *)0x10000, &object, 100, 112),
+        "tally: free_sized(0x10000, 100): wrong size: the object has 48 bytes, one of "
+        "that size would have 112",
+        SIGABRT);
 }

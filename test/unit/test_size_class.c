@@ -29,9 +29,8 @@ TEST(sizes_ascend_in_multiples_of_sixteen_and_waste_little) {
         uint32_t size = size_classes[c].size, below = size_classes[c - 1].size;
         check(size > below);
         check_eq(size % 16, 0);
-        /* The step is 16 bytes, an eighth of the power of two below, or a quarter. */
-        check(size <= 256 ? size - below == 16
-                          : (size - below) * (size <= 4096 ? 8 : 4) <= below);
+        /* The step is 16 bytes, an eighth of the power of two below, and for the last ones more. */
+        check(size <= 256 ? size - below == 16 : (size - below) * (size <= 8192 ? 8 : 2) <= below);
     }
 }
 

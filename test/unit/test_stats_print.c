@@ -33,8 +33,8 @@ static void check_sums(const char *text) {
                    number_of(text, "+ free in slabs") + number_of(text, "+ ends of large blocks");
     check_eq(number_of(text, "= in spans"), spans);
     check_eq(spans, pages_totals().used);
-    check_eq(number_of(text, "= mapped"), spans + number_of(text, "+ free pages kept") +
-                                              number_of(text, "+ without memory"));
+    check_eq(number_of(text, "= mapped"),
+             spans + number_of(text, "+ free pages kept") + number_of(text, "+ without memory"));
     check_eq(number_of(text, "= mapped"), pages_totals().mapped);
 }
 
