@@ -28,7 +28,7 @@
 enum { SMALLEST = 8, LARGEST = 1000, TOUCH_BYTES = 4096 };
 
 static uint64_t seed = 0x9E3779B97F4A7C15u; /* argument seed=N chooses another sequence */
-static char blank[LARGEST]; /* what takes the place of a block when calls=0 */
+static char blank[LARGEST];                 /* what takes the place of a block when calls=0 */
 
 /* The two calls under test, or nothing.  `calls` is a constant wherever these are inlined. */
 static inline __attribute__((always_inline)) char *take(bool calls, size_t size) {

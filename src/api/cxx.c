@@ -17,6 +17,8 @@
 #include "base/common.h"
 #include "base/log.h"
 
+#if TALLY_OVERRIDE
+
 typedef void (*new_handler)(void);
 extern new_handler std_get_new_handler(void) __asm__("_ZSt15get_new_handlerv")
     __attribute__((weak));
@@ -87,7 +89,6 @@ static inline void *new_aligned_nothrow(size_t size, size_t alignment, const voi
 }
 
 /* m: size_t, v: void, Pv: void *, RKSt9nothrow_t: the nothrow tag, St11align_val_t: alignment. */
-#if TALLY_OVERRIDE
 #define MANGLED(name) __asm__(name) __attribute__((visibility("default")))
 void *op_new(size_t) MANGLED("_Znwm");
 void *op_new_array(size_t) MANGLED("_Znam");

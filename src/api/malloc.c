@@ -2,7 +2,7 @@
  *
  * malloc.c - the malloc family; the fast path starts and ends here.
  *
- * A hit costs 15 instructions in malloc and 22 in free, with every free validated: is the address
+ * A hit costs 14 instructions in malloc and 22 in free, with every free validated: is the address
  * ours (class byte), is it the start of an object (one multiplication), is it not free already (the
  * secret in word 1)?  Whatever does not fit (first call, empty or full magazine, large, foreign,
  * suspicious) finds a record of zeros or a top at its limit and falls into the slow path, which

@@ -14,8 +14,9 @@
  *      F with room for 4     [ header |  ...  |124|125|126|127 ]      starts at slot 128 - 4
  *
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
- * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and doubles at each slow call, up to 254 objects
- * or 64 KiB, as long as the thread's budget lasts; then the class with the most room gives way.
+ * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and doubles
+ * at each slow call, up to 254 objects or 64 KiB, as long as the thread's budget lasts; then classes
+ * with much room give way to those in need.
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and its
  *             new tops are published last, so a search by another thread never meets half a move.

@@ -49,7 +49,7 @@ void depot_init(void) {
     g.pool_lock.rank = RANK_POOL;
 }
 
-/* The address of a magazine has nine zero bits; in `next` they count the objects of the magazine
+/* The address of a magazine has ten zero bits; in `next` they count the objects of the magazine
  * itself. */
 static void *pack(struct magazine *next, unsigned count) {
     return (void *)((uintptr_t)next | count);

@@ -2,8 +2,8 @@
  *
  * pairing.h - a set of nodes of which the one with the smallest key is wanted: a pairing heap.
  *
- * Bins keep their slabs this way by address, the page heap its chunks by fullness.  Preferring the
- * lowest address, or the fullest chunk, is what lets the others run empty and be given back.
+ * Bins keep their slabs this way and the page heap its chunks, by address.  Preferring the lowest
+ * is what lets the others run empty and be given back.
  *
  * Threads     Call with the lock that guards the set.
  * Invariant   A node's key is at least its parent's; a node outside every set has key ~0.

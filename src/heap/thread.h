@@ -2,8 +2,8 @@
  *
  * thread.h - what a thread keeps: its magazines, and the numbers the fast paths need.
  *
- *      TLS (16 bytes)            struct thread
- *      hot  ------------------>  rec[0..64]   A, F, geometry: 32 bytes per class
+ *      TLS (24 bytes)            struct thread
+ *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
  *                                tab[]        size -> class, for sizes up to 1024
  *                                ...          slow paths only
