@@ -10,6 +10,7 @@
  * A nothrow new must also swallow what a new-handler throws, which C cannot.  On that rare way the
  * call is handed to the operator of the C++ runtime that ours hides; it calls ours and catches.
  */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
 #include <errno.h>
 #include <tally/tally.h>
@@ -22,6 +23,7 @@
 typedef void (*new_handler)(void);
 extern new_handler std_get_new_handler(void) __asm__("_ZSt15get_new_handlerv")
     __attribute__((weak));
+extern void *dlopen(const char *, int) __attribute__((weak)); /* absent from static programs */
 extern _Noreturn void std_throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv")
     __attribute__((weak));
 
@@ -29,9 +31,23 @@ static void *try_alloc(size_t size, size_t alignment) {
     return alignment == 0 ? tally_malloc(size) : tally_aligned_alloc(alignment, size);
 }
 
+/* A C program may load C++ code late, and with it the runtime that was not there at our start. */
+static COLD void *late_symbol(const char *name) {
+    void *runtime = dlopen != NULL ? dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    return runtime != NULL ? dlsym(runtime, name) : NULL;
+}
+
+static COLD new_handler current_handler(void) {
+    new_handler (*get)(void) = std_get_new_handler;
+    if (get == NULL) {
+        get = (new_handler(*)(void))late_symbol("_ZSt15get_new_handlerv");
+    }
+    return get != NULL ? get() : NULL;
+}
+
 static COLD void *new_slow(size_t size, size_t alignment) {
     for (;;) {
-        new_handler handler = std_get_new_handler != NULL ? std_get_new_handler() : NULL;
+        new_handler handler = current_handler();
         if (handler == NULL) {
             break;
         }
@@ -41,8 +57,12 @@ static COLD void *new_slow(size_t size, size_t alignment) {
             return object;
         }
     }
-    if (std_throw_bad_alloc != NULL) {
-        std_throw_bad_alloc();
+    void (*throw_bad_alloc)(void) = std_throw_bad_alloc;
+    if (throw_bad_alloc == NULL) {
+        throw_bad_alloc = (void (*)(void))late_symbol("_ZSt17__throw_bad_allocv");
+    }
+    if (throw_bad_alloc != NULL) {
+        throw_bad_alloc();
     }
     fatal("operator new(%zu): out of memory, and there is no C++ runtime to throw with", size);
 }
@@ -60,21 +80,27 @@ static inline void *new_aligned_or_throw(size_t size, size_t alignment) {
 typedef void *(*nothrow_new)(size_t, const void *);
 typedef void *(*nothrow_new_aligned)(size_t, size_t, const void *);
 
+/* The C++ runtime's own definition, behind ours. */
+static COLD void *hidden_symbol(const char *name) {
+    void *next = dlsym(RTLD_NEXT, name);
+    return next != NULL ? next : late_symbol(name);
+}
+
 /* The handler of a failed nothrow new runs inside the C++ runtime's own operator. */
 static COLD void *nothrow_slow(size_t size, const void *tag) {
-    if (std_get_new_handler == NULL || std_get_new_handler() == NULL) {
+    if (current_handler() == NULL) {
         return NULL;
     }
-    nothrow_new hidden = (nothrow_new)dlsym(RTLD_NEXT, "_ZnwmRKSt9nothrow_t");
+    nothrow_new hidden = (nothrow_new)hidden_symbol("_ZnwmRKSt9nothrow_t");
     return hidden != NULL ? hidden(size, tag) : NULL;
 }
 
 static COLD void *nothrow_aligned_slow(size_t size, size_t alignment, const void *tag) {
-    if (std_get_new_handler == NULL || std_get_new_handler() == NULL) {
+    if (current_handler() == NULL) {
         return NULL;
     }
     nothrow_new_aligned hidden =
-        (nothrow_new_aligned)dlsym(RTLD_NEXT, "_ZnwmSt11align_val_tRKSt9nothrow_t");
+        (nothrow_new_aligned)hidden_symbol("_ZnwmSt11align_val_tRKSt9nothrow_t");
     return hidden != NULL ? hidden(size, alignment, tag) : NULL;
 }
 

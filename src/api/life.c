@@ -76,8 +76,19 @@ COLD void life_start(void) {
     }
 }
 
-void life_register_thread(void) {
-    if (atomic_load_explicit(&g.has_key, memory_order_acquire)) {
-        pthread_setspecific(g.key, (void *)1);
+bool life_register_thread(void) {
+    return atomic_load_explicit(&g.has_key, memory_order_acquire) &&
+           pthread_setspecific(g.key, (void *)1) == 0;
+}
+
+#if TALLY_OVERRIDE
+/*
+ * Usually libc has allocated long before this runs.  Where it has not, starting here keeps the first
+ * malloc from coming out of pthread_atfork or atexit, whose locks we would then want ourselves.
+ */
+__attribute__((constructor(101))) static void start_early(void) {
+    if (!atomic_load_explicit(&life_is_started, memory_order_acquire)) {
+        life_start();
     }
 }
+#endif

@@ -12,5 +12,5 @@ extern _Atomic bool life_is_started HIDDEN;
 /* Starts the heap; of several callers one does the work.  Ends the process without memory. */
 void life_start(void);
 
-/* Remembers that this thread has a heap to give up when it exits. */
-void life_register_thread(void);
+/* Has libc tell us when this thread ends; false when that is not possible yet. */
+bool life_register_thread(void);

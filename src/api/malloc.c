@@ -30,11 +30,11 @@ static inline void prepare(void) {
     }
 }
 
-/* ... and may have given the thread a heap, whose end libc must then announce. */
+/* ... and of its thread, whose end libc must then announce.  Registering may allocate. */
 static inline void conclude(void) {
-    if (UNLIKELY(tls.self != NULL && !tls.registered)) {
+    if (UNLIKELY(!tls.registered)) {
         tls.registered = 1;
-        life_register_thread();
+        tls.registered = life_register_thread();
     }
 }
 
@@ -137,7 +137,8 @@ enum fate {
 static inline enum fate free_fast(void *pointer, struct hot *hot, size_t *class4) {
     uint32_t offset = (uint32_t)(uintptr_t)pointer & thread_record(hot, class4)->mask;
     uint32_t product = offset * thread_record(hot, class4)->mult;
-    if (UNLIKELY(CHECKED ? product >= thread_record(hot, class4)->limit : *class4 == 0)) {
+    uint32_t limit = thread_record(hot, class4)->limit;
+    if (UNLIKELY(CHECKED ? product >= limit : limit == 0)) {
         return UNSURE;
     }
     uint64_t secret = hot->secret;

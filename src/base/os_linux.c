@@ -4,8 +4,8 @@
  *
  * System calls are issued by hand.  libc's wrappers would be cancellation points, would touch
  * errno (free must leave it alone), and may be replaced by a program or a library that allocates
- * inside them.  The exceptions, getauxval, sched_getcpu and clock_gettime, only read memory that the
- * loader or the kernel prepared.
+ * inside them.  The exceptions, getauxval and sched_getcpu, only read memory that the loader or the
+ * kernel prepared, and no lock is held when they are called.
  *
  * Read next   os.h for the contracts.
  */
@@ -107,14 +107,24 @@ static bool address_space_is_limited(void) {
     return failed == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
+/*
+ * 64 bits out of the 128 the kernel gives every process.  libc uses one half for the stack protector
+ * and the other for pointers; what comes out here tells neither, since each hides behind the other.
+ */
+static uint64_t mix_random(const unsigned char *bytes) {
+    uint64_t half[2] = {0};
+    for (int i = 0; bytes != NULL && i < 16; i++) {
+        half[i / 8] = half[i / 8] << 8 | bytes[i];
+    }
+    uint64_t mixed = half[0] * UINT64_C(0x9e3779b97f4a7c15);
+    mixed ^= (half[1] << 29 | half[1] >> 35) * UINT64_C(0xbf58476d1ce4e5b9);
+    return (mixed ^ mixed >> 31) * UINT64_C(0x94d049bb133111eb);
+}
+
 void os_init(void) {
     unsigned long page = getauxval(AT_PAGESZ);
     os_facts.page_bytes = page != 0 ? page : 4096;
-    const unsigned char *random = (const unsigned char *)getauxval(AT_RANDOM);
-    os_facts.random = UINT64_C(0x9e3779b97f4a7c15);
-    for (int i = 0; random != NULL && i < 8; i++) {
-        os_facts.random = os_facts.random << 8 | (os_facts.random >> 56 ^ random[i]);
-    }
+    os_facts.random = mix_random((const unsigned char *)getauxval(AT_RANDOM));
     os_facts.secure = getauxval(AT_SECURE) != 0;
     os_facts.address_space_limited = address_space_is_limited();
     os_facts.cpus = count_cpus();
@@ -155,12 +165,34 @@ int os_unmap(void *start, size_t bytes) {
     return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
 }
 
-int os_purge(void *start, size_t bytes) {
+static int purge(void *start, size_t bytes) {
     long result;
     do {
         result = raw_call(SYS_madvise, (long)start, (long)bytes, MADV_DONTNEED, 0, 0, 0);
     } while (result == -EAGAIN);
     return (int)result;
+}
+
+enum purge_truth { PURGE_UNTRIED, PURGE_WORKS, PURGE_LIES };
+
+/* Some emulators accept the advice and do nothing; calloc would then hand out old data. */
+static enum purge_truth try_purge(void) {
+    volatile char *page = os_map(os_facts.page_bytes);
+    if (page == NULL) {
+        return PURGE_UNTRIED;
+    }
+    *page = 1;
+    bool works = purge((void *)(uintptr_t)page, os_facts.page_bytes) == 0 && *page == 0;
+    os_unmap((void *)(uintptr_t)page, os_facts.page_bytes);
+    return works ? PURGE_WORKS : PURGE_LIES;
+}
+
+int os_purge(void *start, size_t bytes) {
+    static _Atomic int truth; /* Whoever comes first finds out; several find the same. */
+    if (truth == PURGE_UNTRIED) {
+        truth = try_purge();
+    }
+    return truth == PURGE_WORKS ? purge(start, bytes) : -ENOTSUP;
 }
 
 /* ---------------------------------------------------------------- threads */
@@ -175,7 +207,7 @@ void os_wake(_Atomic uint32_t *word) {
 
 uint64_t os_now_ms(void) {
     struct timespec now = {0};
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    raw_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 

@@ -29,7 +29,7 @@
 #include "heap/chunk.h"
 
 enum {
-    ADDRESS_BITS = 47, /* the heap lies below 2^47 */
+    ADDRESS_BITS = 48, /* the heap lies below 2^48; x86-64 uses half of that */
     LG_TABLE_LEAF = 30,
     TABLE_LEAVES = 1 << 16,
     LEAF_CHUNKS = 512,

@@ -110,8 +110,13 @@ static enum heap_verdict judge_start(struct heap_object *object, const void *add
     case BIN_OBJECT_OUT:
         break;
     }
-    bool suspect = slab_word1(address) == slab_secret;
-    return suspect && is_cached(object->size_class, address) ? HEAP_DOUBLE_FREE : HEAP_LIVE;
+    if (slab_word1(address) != slab_secret) {
+        return HEAP_LIVE;
+    }
+    /* Asked again, for an object that went from a cache to its slab during the search. */
+    bool is_free = is_cached(object->size_class, address) ||
+                   bin_look(object->span, (uintptr_t)address) == BIN_OBJECT_FREE;
+    return is_free ? HEAP_DOUBLE_FREE : HEAP_LIVE;
 }
 
 static void judge_in_slab(struct heap_object *object, const void *address) {

@@ -35,10 +35,10 @@ static bool grow(size_t bytes) {
     return true;
 }
 
-/* An abandoned lock needs no repair: a piece that was being cut off when the process forked is
- * lost, nothing else. */
 void *meta_alloc(size_t bytes, size_t alignment) {
-    (void)lock_acquire(&g.lock);
+    if (lock_acquire(&g.lock) == LOCK_ABANDONED) {
+        g.next = g.end = 0; /* They may not belong together; the rest of the mapping is lost. */
+    }
     uintptr_t start = align_up(g.next, alignment);
     if (g.next == 0 || start + bytes > g.end) {
         if (!grow(bytes + alignment)) {

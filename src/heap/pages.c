@@ -34,11 +34,12 @@
 #include "heap/meta.h"
 
 enum {
+    MANY_UNITS = 16,               /* a quarter of a MiB */
     BUCKETS = 8,                   /* largest aligned free block 1, 2, 4 ... 128 units */
     EXACT_RUNS = 32,               /* runs of 1 .. 32 chunks have a set each ... */
     RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to 2^25 and beyond */
     REGION_STEPS = 32,             /* reserve at most 64 MiB ahead */
-    LONGEST_RUN = (1 << 17) - 1,   /* longer ones rank alike; in chunks */
+    LONGEST_RUN = (1 << 16) - 1,   /* longer ones rank alike; in chunks */
 };
 
 static struct {
@@ -50,6 +51,8 @@ static struct {
     uintptr_t frontier; /* next chunk to commit */
     uintptr_t region_end;
     size_t region_chunks; /* how many chunks the next region should have */
+    uint64_t now_ms;      /* the clock as last read */
+    uint32_t given_back;  /* calls of pages_give_back */
     /* Written under the lock, read without. */
     _Atomic size_t mapped_units;
     _Atomic size_t used_units;
@@ -92,7 +95,7 @@ static void insert_run(struct chunk *first, uint32_t length) {
     first->starts_run = 1;
     /* Longest first: if any run of a bucket is long enough, its first one is. */
     uint64_t rank = LONGEST_RUN - min_size(length, LONGEST_RUN);
-    pairing_insert(&g.runs[run_bucket(length)], &first->node, rank << 47 | first->base);
+    pairing_insert(&g.runs[run_bucket(length)], &first->node, rank << ADDRESS_BITS | first->base);
 }
 
 static void remove_run(struct chunk *first) {
@@ -185,8 +188,8 @@ static bool ensure_frontier(size_t chunks) {
     return (g.region_end - g.frontier) / CHUNK_BYTES >= chunks;
 }
 
-/* Describes the chunk at the frontier, whose memory is committed.  NULL, with nothing lost, without
- * memory: the frontier stays where it is. */
+/* Describes the chunk at the frontier, whose memory is committed.  NULL, with the frontier where it
+ * was, without memory or where the address cannot be described. */
 static struct chunk *describe_chunk(void) {
     if (!classmap_cover(g.frontier)) {
         return NULL;
@@ -218,6 +221,7 @@ static bool grow(size_t chunks) {
     for (size_t i = 0; i < chunks; i++) {
         struct chunk *chunk = describe_chunk();
         if (chunk == NULL) {
+            drop_frontier();
             return false;
         }
         free_chunks(chunk, 1);
@@ -256,7 +260,7 @@ static void enqueue_dirty(struct chunk *chunk) {
         return;
     }
     chunk->is_dirty = 1;
-    chunk->dirty_since_ms = os_now_ms();
+    chunk->dirty_since_ms = g.now_ms;
     chunk->next_dirty = NULL;
     if (g.newest_dirty != NULL) {
         g.newest_dirty->next_dirty = chunk;
@@ -510,11 +514,21 @@ static size_t purge_until(uint64_t until_ms) {
 
 /* Gives back what nobody has asked for in dirty_decay_ms. */
 static void decay(void) {
-    if (opt.dirty_decay_ms >= 0 && g.oldest_dirty != NULL) {
-        uint64_t now = os_now_ms();
-        uint64_t age = (uint64_t)opt.dirty_decay_ms;
-        purge_until(now > age ? now - age : 0);
+    uint64_t age = (uint64_t)opt.dirty_decay_ms;
+    if (opt.dirty_decay_ms >= 0 && g.now_ms >= age) {
+        purge_until(g.now_ms - age);
     }
+}
+
+/* Reading the clock costs about as much as giving a slab back, so it is read for every sixteenth of
+ * those and for all that is larger. */
+static bool clock_was_read(size_t units) {
+    g.given_back++;
+    if (units < MANY_UNITS && g.given_back % MANY_UNITS != 0) {
+        return false;
+    }
+    g.now_ms = os_now_ms();
+    return true;
 }
 
 static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
@@ -531,13 +545,16 @@ static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned cou
 
 void pages_give_back(uintptr_t base, size_t units) {
     enter();
+    bool tick = clock_was_read(units) || opt.dirty_decay_ms == 0;
     while (units > 0) {
         unsigned count = units_in_chunk(base, units);
         give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count);
         base += (uintptr_t)count * UNIT_BYTES;
         units -= count;
     }
-    decay();
+    if (tick) {
+        decay();
+    }
     lock_release(&g.lock);
 }
 

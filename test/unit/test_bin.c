@@ -273,6 +273,36 @@ static void use_each_bin(void) {
     heap_verify();
 }
 
+/* A thread that is inside the bin, has spoilt all that is derived, and is gone after the fork. */
+static void *leave_half_done(void *bin_to_spoil) {
+    struct bin *bin = bin_to_spoil;
+    lock_acquire(&bin->lock);
+    bin->nout += 7;
+    bin->nslabs = 100;
+    bin->nempty = 5;
+    bin->slabs = NULL;
+    return NULL;
+}
+
+TEST(abandoned_bin_is_rebuilt_from_its_slabs) {
+    static void *objects[MOST];
+    for (unsigned c = 1; c < CLASS_COUNT; c += 5) {
+        struct bin *bin = arena_bin(0, c);
+        unsigned count = several_slabs_of(c);
+        check_eq(bin_refill(bin, objects, count, PAGES_MAY_GROW), count);
+        drain(c, objects, count / 2);
+        run_threads(1, leave_half_done, bin);
+        lock_forked();
+        drain(c, objects + count / 2, 1);
+        bin_verify(bin);
+        check_eq(bin->nout, count - count / 2 - 1);
+        drain(c, objects + count / 2 + 1, count - count / 2 - 1);
+        bin_verify(bin);
+        check_eq(bin->nout, 0);
+    }
+    heap_verify();
+}
+
 TEST(child_of_a_fork_repairs_what_another_thread_left_half_done) {
     unsigned steps = 60000 / SLOWER;
     pthread_t thread[2];

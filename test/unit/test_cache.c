@@ -223,7 +223,7 @@ static struct magazine *magazine_before_guard(void) {
 }
 
 TEST(nothing_is_read_behind_the_last_magazine) {
-    struct thread *thread = own_heap("narenas:1");
+    struct thread *thread = own_heap("narenas:1,thread_cache_bytes:5000"); /* so F is full often */
     struct magazine *last = magazine_before_guard();
     if (last == NULL) {
         skip("the kernel places mappings in an order this test does not know");

@@ -29,7 +29,7 @@ static bool filled_with(const struct piece *piece, unsigned char value) {
 /* Takes pieces of all sizes and fills each with its own mark; an overlap shows as a wrong mark. */
 static void take_pieces(struct piece *pieces, unsigned count, struct random *random) {
     for (unsigned i = 0; i < count; i++) {
-        size_t alignment = (size_t)1 << random_below(random, 13);
+        size_t alignment = (size_t)1 << random_below(random, 16);
         size_t bytes = random_below(random, 50) == 0 ? 100000 : random_below(random, 700) + 1;
         pieces[i] =
             (struct piece){meta_alloc(bytes, alignment), bytes, (unsigned char)(i % 255 + 1)};

@@ -104,8 +104,8 @@ TEST(heaps_of_ended_threads_are_used_again) {
     for (unsigned i = 0; i < 300; i++) {
         run_threads(1, use_and_exit, NULL);
     }
-    /* Perhaps a magazine more, as chance has it, but no heap and no set of magazines per thread. */
-    check(meta_bytes() < metadata + 8 * sizeof(struct magazine));
+    /* Perhaps a chunk or a magazine more, as chance has it, but no heap and no magazines per thread. */
+    check(meta_bytes() < metadata + 100 * sizeof(struct magazine));
 }
 
 static void *use_after_exit(void *unused) {
