@@ -12,7 +12,6 @@
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
-#include <errno.h>
 #include <tally/tally.h>
 
 #include "base/common.h"

@@ -3,9 +3,9 @@
  * life.c - every start, thread-exit, fork and exit sequence, as plain lists of calls.
  *
  * Any exported function may be the first call of the process, before constructors and before libc
- * is ready, so the start is lazy and asks libc for nothing.  What needs libc (the fork handler, the
- * key whose destructor tells us of a thread's end) is asked for after the heap works, because libc
- * may allocate for it.
+ * is ready, so the start is lazy and asks libc for nothing; a constructor starts us where no call
+ * has by then.  What needs libc (the fork handler, the key whose destructor tells us of a thread's
+ * end) is asked for after the heap works, because libc may allocate for it.
  *
  * Threads     The start is serialised by a lock.  A thread's end runs in that thread.
  */
@@ -83,8 +83,8 @@ bool life_register_thread(void) {
 
 #if TALLY_OVERRIDE
 /*
- * Usually libc has allocated long before this runs.  Where it has not, starting here keeps the first
- * malloc from coming out of pthread_atfork or atexit, whose locks we would then want ourselves.
+ * Usually libc has allocated long before this runs.  Where it has not, starting here keeps the
+ * first malloc from coming out of pthread_atfork or atexit, whose locks we would then want too.
  */
 __attribute__((constructor(101))) static void start_early(void) {
     if (!atomic_load_explicit(&life_is_started, memory_order_acquire)) {

@@ -312,8 +312,8 @@ EXPORT size_t tally_usable_size(void *pointer) {
 /* ---------------------------------------------------------------- libc's names */
 
 #if TALLY_OVERRIDE
-#if __has_attribute(                                                                               \
-    copy) /* gcc compares the attributes of an alias, clang does not know the word */
+/* gcc compares the attributes of an alias; clang does not know the word. */
+#if __has_attribute(copy)
 #define SAME_AS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
 #else
 #define SAME_AS(name) __attribute__((alias(#name), visibility("default")))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * bits.h - single words and short bitmaps: find, set, count, longest run.
+ * bits.h - single words and short bitmaps: look, set, clear, count.
  *
- * A bitmap is an array of 64-bit words, bit i in word i / 64.  Free space of the page heap and of
- * slabs is kept this way, so coalescing is never a separate step: neighbours are neighbours.
+ * A bitmap is an array of 64-bit words, bit i in word i / 64.  The free objects of a slab are kept
+ * this way.  The 128 units of a chunk are one wide integer instead: see chunk.h.
  *
  * Cost        Everything is linear in the number of words, which is at most 16.
  */
@@ -52,16 +52,4 @@ static inline unsigned bits_count_range(const uint64_t *map, unsigned first, uns
         sum += (unsigned)__builtin_popcountll(map[w] & bits_range_in_word(w, first, count));
     }
     return sum;
-}
-
-/* Index of the first bit at or after `from` that equals `value`; `limit` when there is none. */
-static inline unsigned bits_find(const uint64_t *map, unsigned from, unsigned limit, bool value) {
-    for (unsigned i = from; i < limit; i = (i / 64 + 1) * 64) {
-        uint64_t word = (value ? map[i / 64] : ~map[i / 64]) >> (i % 64);
-        if (word != 0) {
-            unsigned found = i + bits_lowest(word);
-            return found < limit ? found : limit;
-        }
-    }
-    return limit;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * common.h - the few words every file uses: attributes, alignment arithmetic, branch hints.
+ * common.h - the few words every file uses: attributes, build flavours, alignment arithmetic.
  *
  * Everything here is arithmetic on values: nothing allocates, nothing can fail.
  */

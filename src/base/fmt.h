@@ -17,5 +17,5 @@ size_t fmt_text(char *buffer, size_t capacity, const char *format, ...) PRINTF_L
 size_t fmt_text_list(char *buffer, size_t capacity, const char *format, va_list arguments)
     PRINTF_LIKE(3, 0);
 
-/* Reads a decimal or 0x number with an optional k, m or g.  False when it is not one, or > 2^64. */
+/* Reads a decimal or 0x number with an optional k, m or g.  False for what is none or too large. */
 bool fmt_parse_number(const char *text, size_t length, uint64_t *value);

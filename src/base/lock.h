@@ -9,7 +9,7 @@
  * of an older generation has no holder, so it is taken over and the caller is told to repair.
  *
  * Threads     Locks are taken in ascending rank, at most one per rank.  Debug builds check it.
- * Invariant   While a lock is held nothing outside the library is called.
+ * Invariant   While a lock is held nothing outside the library is called that locks or allocates.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ enum lock_rank {
     RANK_THREADS,  /* the list of thread heaps */
     RANK_BIN,      /* the slabs of one class in one arena; never two */
     RANK_DEPOT,    /* waiting objects of one class */
-    RANK_POOL,     /* the pool of empty depot blocks */
+    RANK_POOL,     /* the pool of empty magazines */
     RANK_PAGES,    /* the page heap */
     RANK_METADATA, /* our own memory; a leaf */
 };
@@ -45,8 +45,8 @@ enum { LOCK_LOCKED = 1, LOCK_WAITERS = 2, LOCK_GENERATION_SHIFT = 2 };
 extern _Atomic uint32_t lock_generation HIDDEN;
 
 /*
- * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody else
- * can want the lock, and two atomic operations, the dearest part of a slow call, are saved.
+ * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody
+ * else can want the lock, and two atomic operations, the dearest part of a slow call, are saved.
  */
 extern const char *lock_single_threaded HIDDEN;
 

@@ -2,7 +2,7 @@
  *
  * opt.c - reads configuration text: key:value pairs separated by commas.
  *
- * Runs during the first allocation of the process, so it uses no memory but the stack and never
+ * May run inside the first allocation of the process, so it uses no memory but the stack and never
  * ends the program: what cannot be understood is said in one line and skipped.
  *
  * Read next   options.def, the table of all options.

@@ -43,7 +43,8 @@ int os_commit(void *start, size_t bytes);
 /* Gives addresses and memory back.  0 or -errno (then they stay as they were). */
 int os_unmap(void *start, size_t bytes);
 
-/* Gives the memory back and keeps the addresses; they read as zeros when this returns 0. */
+/* Gives the memory back and keeps the addresses; they read as zeros when this returns 0.  -errno
+ * otherwise: always -ENOTSUP where a first try shows that the kernel only claims to do it. */
 int os_purge(void *start, size_t bytes);
 
 /* Sleeps while `*word == expected`; may wake for no reason.  os_wake() wakes one sleeper. */

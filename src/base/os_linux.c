@@ -5,7 +5,7 @@
  * System calls are issued by hand.  libc's wrappers would be cancellation points, would touch
  * errno (free must leave it alone), and may be replaced by a program or a library that allocates
  * inside them.  The exceptions, getauxval and sched_getcpu, only read memory that the loader or the
- * kernel prepared, and no lock is held when they are called.
+ * kernel prepared.
  *
  * Read next   os.h for the contracts.
  */
@@ -108,8 +108,9 @@ static bool address_space_is_limited(void) {
 }
 
 /*
- * 64 bits out of the 128 the kernel gives every process.  libc uses one half for the stack protector
- * and the other for pointers; what comes out here tells neither, since each hides behind the other.
+ * 64 bits out of the 128 the kernel gives every process.  libc uses one half for the stack
+ * protector and the other for pointers; what comes out here tells neither, since each hides behind
+ * the other.
  */
 static uint64_t mix_random(const unsigned char *bytes) {
     uint64_t half[2] = {0};
@@ -132,8 +133,8 @@ void os_init(void) {
 
 /* ---------------------------------------------------------------- memory */
 
-/* Without MAP_NORESERVE: addresses that cannot be written are not charged anyway, and os_commit must
- * be, so that the kernel can refuse what it does not have. */
+/* Without MAP_NORESERVE: addresses that cannot be written are not charged anyway, and os_commit
+ * must be, so that the kernel can refuse what it does not have. */
 static void *map(void *hint, size_t bytes, int protection) {
     long result =
         raw_call(SYS_mmap, (long)hint, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

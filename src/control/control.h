@@ -7,5 +7,5 @@
 #include "base/common.h"
 
 /* Writes a summary of the heap whose lines add up, then a line per size class in use, to a
- * descriptor.  Takes no lock for longer than reading one counter. */
+ * descriptor.  No lock is held while it writes. */
 void control_print_stats(int fd);

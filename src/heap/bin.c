@@ -9,8 +9,8 @@
  *      slabs    [####] [##.#] [#...] [....]         # handed out   . free
  *       in set           1      2      3
  *
- * Threads     One lock per bin.  Drain meets objects of several arenas in one magazine and holds one
- *             bin's lock at a time.
+ * Threads     One lock per bin.  Drain meets objects of several arenas in one magazine and holds
+ *             one bin's lock at a time.
  * Invariant   A slab is in the set exactly when it is not full.  nempty <= 1 outside the functions.
  * Cost        Refill about 5 instructions per object, drain about 15 when neighbours in the
  *             magazine lie in different slabs; see bench/.
@@ -221,7 +221,7 @@ void bin_trim(struct bin *bin) {
     lock_release(&bin->lock);
 }
 
-/* ---------------------------------------------------------------- counting, verifying, repairing */
+/* ---------------------------------------------------------------- verifying, repairing */
 
 struct bin_sums {
     const struct bin *bin;
@@ -264,7 +264,7 @@ static void repair_slab(struct span *slab, void *context) {
     }
 }
 
-/* The holder of the lock vanished in a fork: objects it was moving are lost, none is owned twice. */
+/* The holder of the lock vanished in a fork: what it was moving is lost, nothing is owned twice. */
 static COLD void repair(struct bin *bin) {
     bin->slabs = NULL;
     bin->nslabs = 0;

@@ -8,7 +8,8 @@
 #include "heap/chunk.h"
 #include "heap/pages.h"
 
-/* One bin; nobody but bin.c looks inside.  Padded so that two bins share no cache line. */
+/* One bin.  bin.c alone changes it; nslabs and nout are read without the lock.  Padded so that two
+ * bins share no cache line. */
 struct bin {
     struct lock lock;
     uint32_t nempty;            /* slabs no object of which is handed out */

@@ -2,25 +2,28 @@
  *
  * cache.c - what happens when a magazine runs empty or full.
  *
- *      malloc  takes from A;  A empty:  F becomes A   | and if that is little, more from depot or bin
- *      free    puts into F;   F full:   F goes onto A | or, if A holds much, A leaves and F becomes A
+ *      malloc  takes from A;  A empty:  F becomes A; if that is little, more from depot or bin
+ *      free    puts into F;   F full:   F goes onto A; if A holds much, A leaves and F becomes A
  *
  * Two magazines, because the number of allocations until A runs empty is then known when it is
  * filled: nothing that is freed meanwhile changes it.  Sampling will be built on that.
  *
- * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks and
- * F only grows, so it is enough to open F, each time, for what A leaves of the room:
+ * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks
+ * and F only grows, so it is enough to open F, each time, for what A leaves of the room, at most
+ * half of it:
  *
  *      F with room for 4     [ header |  ...  |124|125|126|127 ]      starts at slot 128 - 4
  *
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
- * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and doubles
- * at each slow call, up to 254 objects or 64 KiB, as long as the thread's budget lasts; then classes
- * with much room give way to those in need.
+ * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and
+ * doubles at each slow call, up to 254 objects or 64 KiB, as long as the thread's budget lasts;
+ * then classes with much room give way to those in need.
  *
- * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and its
- *             new tops are published last, so a search by another thread never meets half a move.
- * Invariant   |A| + |F| <= room of a class, which is at least 1 while it has magazines.
+ * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and
+ *             its new tops are published last, so a search by another thread never meets half a
+ *             move.
+ * Invariant   |A| + |F| <= room of a class, which is at least 1 while it has magazines; with a room
+ *             of 1, each may hold one, since a free must find a slot.
  *             spare_bytes + sum of room * size == opt.thread_cache_bytes.
  * Read next   depot.c and bin.c, where objects go and come from.
  */
@@ -51,7 +54,7 @@ static void set_room(struct thread *thread, unsigned c, unsigned room) {
     thread->room[c] = (uint8_t)room;
 }
 
-/* Of the classes with room for more than `objects` objects, the one with the most bytes; 0: none. */
+/* Of the classes with room for more than `objects` objects the one with most bytes; 0: none. */
 static unsigned richest_class(const struct thread *thread, unsigned objects) {
     unsigned richest = 0;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -193,8 +196,6 @@ static bool has_magazines(struct thread *thread, unsigned c) {
 
 /* ---------------------------------------------------------------- moving objects */
 
-static void empty_class(struct thread *thread, unsigned c);
-
 void cache_make_way(struct thread *thread, unsigned busy_class) {
     for (unsigned c = 1; thread != NULL && c < CLASS_COUNT; c++) {
         if (c != busy_class && thread->hot.rec[c].take != 0) {
@@ -206,8 +207,8 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
 
 /*
  * Up to `count` objects from the bin.  A cached object keeps its slab from running empty, so before
- * memory is touched for the first time the depots' surplus is put back into slabs, and before a new
- * chunk is asked for all that is cached.
+ * memory is touched that has no page behind it the depots' surplus is put back into slabs, and
+ * before a new chunk is asked for all that the depots and this thread's other classes hold.
  */
 static unsigned fetch(struct thread *thread, unsigned c, void **slots, unsigned count) {
     struct bin *bin = arena_bin(thread != NULL ? thread->arena : arena_choose(), c);
@@ -229,7 +230,7 @@ void *cache_alloc_uncached(struct thread *thread, unsigned c) {
     return object;
 }
 
-/* What was freed is too little: fetch more, each time half as much again, up to half of the room. */
+/* What was freed is too little: fetch more, each time half as much again, up to half the room. */
 static __attribute__((noinline)) struct closed fetch_more(struct thread *thread, unsigned c,
                                                           struct closed closed) {
     note_need(thread, c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cache.h - one thread's magazines: refill, swap, drain, slow start.
+ * cache.h - one thread's magazines: refill, relieve, room, slow start.
  *
  * Threads     Call with the caller's own heap only.
  */
@@ -14,8 +14,8 @@ void *cache_alloc(struct thread *thread, unsigned size_class);
 /* The same past the cache; `thread` may be NULL. */
 void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
 
-/* Puts back into slabs what the thread (which may be NULL) caches of other classes than `busy_class`
- * and what waits in depots, so that memory is found before the heap grows. */
+/* Puts back into slabs what the thread (which may be NULL) caches of classes other than
+ * `busy_class` and what waits in depots, so that memory is found before the heap grows. */
 void cache_make_way(struct thread *thread, unsigned busy_class);
 
 /* Keeps a free object that carries the secret. */

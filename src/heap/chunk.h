@@ -10,8 +10,8 @@
  *                  1 unit   2 units
  *
  * All of this lies in our own memory and none of it in the chunk, so a stray write of the program
- * cannot reach it, and units are naturally aligned.  A run of units with one owner is a span: a slab
- * of small objects, or one large object.  The span of a run is the element of its first unit.
+ * cannot reach it, and units are naturally aligned.  A run of units with one owner is a span: a
+ * slab of small objects, or one large object.  The span of a run is the element of its first unit.
  *
  * Threads     used, touched and first change under the page heap's lock; a span belongs to its
  *             owner (a bin's lock, or whoever holds the large object).  Lookups take no lock: they
@@ -44,8 +44,8 @@ enum span_kind {
 
 /*
  * The owner of a run of units.  For a slab, ncarved == ones(bits) + objects handed out, and bits at
- * and past ncarved are 0; the first line is all that refill and drain touch for objects of 64 bytes
- * and more.
+ * and past ncarved are 0; for objects of 64 bytes and more, refill and drain touch the first 64
+ * bytes only, but for `node` when the slab leaves or joins its bin's set.
  */
 struct span {
     uintptr_t base;
@@ -86,8 +86,8 @@ static inline unit_map chunk_units(unsigned first, unsigned count) {
 
 unsigned chunk_count_units(unit_map map);
 
-/* First unit of the lowest run of `count` set bits starting at a multiple of `alignment` (a power of
- * two), or CHUNK_UNITS when there is none. */
+/* First unit of the lowest run of `count` set bits starting at a multiple of `alignment` (a power
+ * of two), or CHUNK_UNITS when there is none. */
 unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment);
 
 /* Largest k such that 2^k naturally aligned units are free; -1 when none is. */

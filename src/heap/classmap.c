@@ -6,7 +6,6 @@
  */
 #include "heap/classmap.h"
 
-#include "base/log.h"
 #include "base/os.h"
 #include "heap/meta.h"
 

@@ -2,11 +2,11 @@
  *
  * classmap.h - from an address to its size class, and to its chunk.
  *
- * The class map holds one byte per granule of 16 KiB: 4 * class for granules of slabs that are ready
- * for the fast path, 0 for everything else (foreign, large, not yet published).  It is an array of
- * 4 GiB indexed by bits 14..45 of the address, reserved readable, of which only the parts that
- * describe the heap have memory.  An index of 32 bits cannot leave it, so the fast path may look up
- * any pointer whatever.
+ * The class map holds one byte per granule of 16 KiB: 4 * class for granules of slabs that are
+ * ready for the fast path, 0 for everything else (foreign, large, not yet published).  It is an
+ * array of 4 GiB indexed by bits 14..45 of the address, reserved readable, of which only the parts
+ * that describe the heap have memory.  An index of 32 bits cannot leave it, so the fast path may
+ * look up any pointer whatever.
  *
  *      pointer   |63 ... 46|45 ......... 14|13 ... 0|
  *                  dropped    index          offset
@@ -67,8 +67,8 @@ static inline chunk_slot *classmap_leaf(uintptr_t address) {
                                 memory_order_acquire);
 }
 
-/* The chunk that shares its table entry with an address of which the caller knows that there is one;
- * the high bits are not compared. */
+/* The chunk that shares its table entry with an address of which the caller knows that there is
+ * one; the high bits are not compared. */
 static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
     /* Acquire: the chunk is read next. */
     return atomic_load_explicit(&classmap_leaf(address)[address >> LG_CHUNK & (LEAF_CHUNKS - 1)],

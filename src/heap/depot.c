@@ -21,7 +21,6 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "base/log.h"
 #include "base/opt.h"
 #include "heap/bin.h"
 #include "heap/meta.h"

@@ -26,8 +26,8 @@ void depot_return_magazine(struct magazine *empty);
 struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count);
 
 /*
- * Adds up to `most` waiting objects, the last ones put first, to the `count` that stand in slots[0..)
- * of `*magazine`; an empty magazine may be exchanged.  Returns how many were added.
+ * Adds up to `most` waiting objects, the last ones put first, to the `count` that stand in
+ * slots[0..) of `*magazine`; an empty magazine may be exchanged.  Returns how many were added.
  */
 unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count, unsigned most);
 

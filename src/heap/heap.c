@@ -8,7 +8,6 @@
  */
 #include "heap/heap.h"
 
-#include "base/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
@@ -216,7 +215,6 @@ struct heap_totals heap_totals(void) {
     struct heap_totals totals = {
         .dirty = pages.dirty,
         .mapped = pages.mapped,
-        .purged = pages.purged,
         .metadata = meta_bytes(),
         .large_blocks = large_count(),
         .large_bytes = large_bytes(),

@@ -41,8 +41,8 @@ void *heap_alloc_aligned(size_t size, size_t alignment);
 struct heap_object heap_look(const void *address);
 
 /*
- * The usual slow calls: a thread with a heap whose magazine ran empty or full.  The first gives NULL
- * without memory; the pointer of the second has passed all checks of the fast path.
+ * The usual slow calls: a thread with a heap whose magazine ran empty or full.  The first gives
+ * NULL without memory; the pointer of the second has passed all checks of the fast path.
  */
 void *heap_alloc_cached(unsigned size_class);
 void heap_free_cached(unsigned size_class, void *address);
@@ -67,7 +67,6 @@ struct heap_totals {
     size_t large_rest;   /* unused ends of the units of large objects */
     size_t dirty;        /* free pages kept for reuse */
     size_t mapped;       /* addresses made usable */
-    size_t purged;       /* given back to the kernel so far */
     size_t metadata;     /* our own descriptors */
     size_t large_blocks; /* number */
     size_t large_bytes;

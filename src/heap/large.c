@@ -16,7 +16,6 @@
 
 #include <stdatomic.h>
 
-#include "base/log.h"
 #include "base/os.h"
 
 static struct {

@@ -8,12 +8,12 @@
  *      taking   A points at the next object to hand out and moves down; A % 1024 == 0: empty
  *      giving   F points at the next slot to fill and moves up;         F % 1024 == 0: full
  *
- * So neither push nor pop loads a bound, and a pointer that is NULL is both empty and full: a thread
- * without magazines needs no test of its own.  A magazine that may hold only n objects starts
- * filling at slot 128 - n.
+ * So neither push nor pop loads a bound, and a pointer that is NULL is both empty and full: a
+ * thread without magazines needs no test of its own.  A magazine that may hold only n objects
+ * starts filling at slot 128 - n.
  *
  * Order       pop lowers the top before it reads the slot, push fills the slot before it raises the
- *             top.  A fork or a signal in between then loses at most one object and duplicates none.
+ *             top.  A fork or a signal in between then loses at most one object and doubles none.
  *             On x86-64 each top is changed by a single instruction.
  */
 #pragma once

@@ -8,13 +8,13 @@
  *
  * Chunks that are partly used lie in eight buckets by the largest naturally aligned block that is
  * free in them, each bucket ordered by address: the lowest chunk that suffices serves, and high
- * chunks run empty.  Free chunks are kept as runs of neighbours, by
- * length; the first and the last chunk of a run know its length, so neighbours join in constant
- * time.  New chunks are cut from the frontier of a reserved region; regions are placed one behind
- * the other so that the kernel sees one mapping.
+ * chunks run empty.  Free chunks are kept as runs of neighbours, by length; the first and the last
+ * chunk of a run know its length, so neighbours join in constant time.  New chunks are cut from the
+ * frontier of a reserved region; regions are placed one behind the other so that the kernel sees
+ * one mapping.
  *
- * Freed units stay as they are ("dirty") and are reused first.  Chunks with dirty units stand in a
- * queue; the one that got dirty first is purged when that was dirty_decay_ms ago.
+ * Freed units stay as they are ("dirty").  Chunks with dirty units stand in a queue; the one that
+ * got dirty first is purged when that was dirty_decay_ms ago and somebody gives units back.
  *
  * Threads     Everything below is guarded by g.lock, except the totals.
  * Invariant   dirty == units that are free and touched, over all chunks.
@@ -34,10 +34,10 @@
 #include "heap/meta.h"
 
 enum {
-    MANY_UNITS = 16,               /* a quarter of a MiB */
+    MANY_UNITS = 16,               /* a quarter of a MiB, at once or in 16 calls */
     BUCKETS = 8,                   /* largest aligned free block 1, 2, 4 ... 128 units */
     EXACT_RUNS = 32,               /* runs of 1 .. 32 chunks have a set each ... */
-    RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to 2^25 and beyond */
+    RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to all 2^25 chunks */
     REGION_STEPS = 32,             /* reserve at most 64 MiB ahead */
     LONGEST_RUN = (1 << 16) - 1,   /* longer ones rank alike; in chunks */
 };
@@ -207,8 +207,8 @@ static struct chunk *describe_chunk(void) {
 }
 
 /*
- * Adds `chunks` free chunks in a row.  They are committed in one call, so that the kernel can refuse
- * what it will never have.  What was described before a failure stays as free chunks.
+ * Adds `chunks` free chunks in a row.  They are committed in one call, so that the kernel can
+ * refuse what it will never have.  What was described before a failure stays as free chunks.
  */
 static bool grow(size_t chunks) {
     if (!ensure_frontier(chunks)) {
@@ -359,6 +359,7 @@ static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages
     }
     unsigned unit = chunk_find_run(~chunk->used, units, alignment);
     ensure(unit < CHUNK_UNITS);
+    /* A chunk that take_chunks gave was touched somewhere, and that has to do. */
     if (growth == PAGES_USED_BEFORE && chunk->used != 0 &&
         (chunk_units(unit, units) & ~chunk->touched) != 0) {
         return NULL;

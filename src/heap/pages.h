@@ -5,7 +5,7 @@
  * One page heap serves the whole process, so a page that anybody freed is found before the heap
  * grows.  That, and not any timer, is what keeps peak memory low.
  *
- * Threads     One lock inside; all functions may be called from any thread, also under a bin's lock.
+ * Threads     One lock inside; all functions may be called from any thread, also with a bin locked.
  */
 #pragma once
 
@@ -23,16 +23,17 @@ void pages_init(void);
 
 /* How far a request may go.  Each step costs resident memory that the one before does not. */
 enum pages_growth {
-    PAGES_USED_BEFORE, /* only memory that was used before */
-    PAGES_IN_CHUNKS,   /* also units of existing chunks that were never touched */
+    PAGES_USED_BEFORE, /* only memory that was used before and not given back since */
+    PAGES_IN_CHUNKS,   /* also units of existing chunks that were never touched, or purged */
     PAGES_MAY_GROW,    /* also new chunks */
 };
 
 /*
- * Takes `units` units starting at a multiple of `alignment` units (a power of two) and returns their
- * span with base set and kind SPAN_NONE: nobody finds it before the owner sets the kind.  `*zeroed`
- * tells whether the memory reads as zeros.  NULL, with nothing changed, when memory is short or
- * `growth` does not go far enough: the caller can then empty caches first and ask for more.
+ * Takes `units` units starting at a multiple of `alignment` units (a power of two) and returns
+ * their span with base set and kind SPAN_NONE: nobody finds it before the owner sets the kind.
+ * `*zeroed` tells whether the memory reads as zeros.  NULL, with nothing changed, when memory is
+ * short or `growth` does not go far enough: the caller can then empty caches first and ask for
+ * more.
  */
 struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed);
 

@@ -2,8 +2,8 @@
  *
  * slab.c - a run of units cut into equal objects.
  *
- * Which objects are free is kept in a bitmap beside the slab's descriptor, never inside the objects,
- * so a write after free cannot steer a later allocation.
+ * Which objects are free is kept in a bitmap in the slab's descriptor, never inside the objects, so
+ * a write after free cannot steer a later allocation.
  *
  *      descriptor    nout | ncarved | bits   1 0 0 1 1 0 0 0 ...     1 = free
  *                                            | | | | | '---'-- not carved: 0
@@ -12,10 +12,10 @@
  *
  * Carving.  The fast free looks at word 1 of the object, so an object must carry the secret before
  * its granule's class byte is published; else the free of a never allocated object would pass.  But
- * writing to all objects of a new slab would touch all its pages.  So objects are carved a page at a
- * time, as they are needed; a granule is published when all objects that start in it are carved.
- * Until then frees in it take the slow path, which asks the bitmap, and after 64 of those the rest
- * of the granule is carved.
+ * writing to all objects of a new slab would touch all its pages.  So objects are carved a page at
+ * a time, as they are needed; a granule is published when all objects that start in it are carved.
+ * Until then frees in it take the slow path, which asks the bitmap, and at every 64th of those in a
+ * slab the rest of the granule is carved.
  *
  * Threads     Call with the owning bin locked.
  * Invariant   ncarved - nout == ones(bits); bits at and past ncarved are 0.

@@ -9,9 +9,9 @@
 #include "heap/chunk.h"
 
 /*
- * Written into word 1 of every object that is not live, cleared when one is handed out.  A free that
- * finds it takes the slow path, which proves or refutes a double free.  No pointer and no small
- * integer equals it.
+ * Written into word 1 of every object that is not live, cleared when one is handed out.  A free
+ * that finds it takes the slow path, which proves or refutes a double free.  No pointer and no
+ * small integer equals it.
  */
 extern uint64_t slab_secret HIDDEN;
 
@@ -40,8 +40,8 @@ static inline const struct size_class *slab_class(const struct span *slab) {
 }
 
 /*
- * A flag in nout.  A slab from which nothing can be taken is apart from its bin's set; counting down
- * then meets both cases drain must act on, apart and empty, with one comparison against 0.
+ * A flag in nout.  A slab from which nothing can be taken is apart from its bin's set; counting
+ * down then meets both cases drain must act on, apart and empty, with one comparison against 0.
  */
 enum { SLAB_APART = INT16_MIN };
 

@@ -15,7 +15,6 @@
 #include <stdatomic.h>
 
 #include "base/lock.h"
-#include "base/log.h"
 #include "base/opt.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
@@ -63,8 +62,7 @@ void thread_init(void) {
 static void fill_hot(struct hot *hot) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         const struct size_class *sc = &size_classes[c];
-        hot->rec[c] = (struct rec){
-            .mult = sc->mult, .limit = sc->limit, .mask = sc->slab_mask, .size = sc->size};
+        hot->rec[c] = (struct rec){.mult = sc->mult, .limit = sc->limit, .mask = sc->slab_mask};
     }
     for (size_t i = 0; i <= TABLE_MAX / 16; i++) {
         hot->tab[i] = (uint8_t)(size_class_of(i * 16) * 4);
@@ -120,10 +118,10 @@ static COLD struct thread *earn_heap(void) {
     __builtin_memset(thread->seen, 0, sizeof(thread->seen));
     thread->arena = (uint16_t)arena_choose();
     thread->spare_bytes = opt.thread_cache_bytes;
-    thread->parked = classmap_is_windowed() || opt.all_slow;
     list_heap(thread);
     tls.self = thread;
-    if (!thread->parked) {
+    bool parked = classmap_is_windowed() || opt.all_slow;
+    if (!parked) {
         tls.hot = &thread->hot;
     }
     return thread;
@@ -158,8 +156,8 @@ static uintptr_t read_top(const uintptr_t *top) {
     return __atomic_load_n(top, __ATOMIC_ACQUIRE);
 }
 
-/* The owner fills slots by plain stores and copies meanwhile; an aligned word is read old or new and
- * never torn, and thread_any_holds says why either will do.  The thread sanitizer is told so. */
+/* The owner fills slots by plain stores and copies meanwhile; an aligned word is read old or new
+ * and never torn, and thread_any_holds says why either will do.  The thread sanitizer is told. */
 __attribute__((no_sanitize("thread"))) static bool slots_hold(void *const *slots, unsigned count,
                                                               const void *object) {
     for (unsigned i = 0; i < count; i++) {

@@ -8,8 +8,9 @@
  *                                tab[]        size -> class, for sizes up to 1024
  *                                ...          slow paths only
  *
- * The fast paths use `hot` only.  A thread that has no heap (yet, or any more), or that must take
- * the slow path always, points at a block of zeros: every magazine in it is both empty and full.
+ * The fast paths use `hot` only.  A thread that has no heap (yet, or any more), or that is parked
+ * (all its calls take the slow path), points at a block of zeros: every magazine in it is both
+ * empty and full.
  *
  *      new --16 slow calls--> alive --thread exit--> dead (served by the bins, never a heap again)
  *
@@ -25,12 +26,13 @@
 struct rec {
     uintptr_t take; /* next object to hand out (magazine.h) */
     uintptr_t give; /* next slot to fill */
-    uint32_t
-        mult; /* the class's constants (size_class.h); all 0 in record 0, so that the free of */
-    uint32_t limit; /* anything but a published small object takes the slow path */
+    /* The class's constants (size_class.h).  All are 0 in record 0, so that the free of anything
+     * but a published small object takes the slow path. */
+    uint32_t mult;
+    uint32_t limit;
     uint32_t mask;
-    uint32_t size;
 };
+_Static_assert(sizeof(struct rec) == 32, "thread_record scales 4 * class by 8");
 
 struct hot {
     struct rec rec[CLASS_COUNT + 1]; /* 64 records */
@@ -44,9 +46,8 @@ struct thread {
     uint8_t cap[CLASS_COUNT];  /* objects the giving magazine is open for now */
     uint8_t goal[CLASS_COUNT]; /* objects the next fetch should bring it to */
     uint8_t seen[CLASS_COUNT]; /* slow calls for a class that has no magazines yet */
-    uint8_t parked;            /* `hot` is not used: every call takes the slow path */
     uint16_t arena;
-    uint32_t needs;       /* times a class was too small and could not grow */
+    uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
     size_t spare_bytes;   /* of the budget, not promised to any class */
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */
@@ -82,7 +83,7 @@ void thread_exit(void);
 /* Empties the caller's magazines. */
 void thread_flush(void);
 
-/* Is this object in a magazine of any thread?  See docs/design.md on why a positive answer is sure. */
+/* Is this object in a magazine of any thread?  A positive answer is sure; thread.c says why. */
 bool thread_any_holds(unsigned size_class, const void *object);
 
 /* Objects of a class in the magazines of all threads; may lag behind. */

@@ -9,6 +9,7 @@
  * depends on it.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -395,4 +396,48 @@ TEST(threads_ended_by_exit_and_by_cancel_leave_the_heap_whole) {
         check_eq(join(thread), PTHREAD_CANCELED);
     }
     free_list(new_list(3000, 17));
+}
+
+/* The number of heaps of threads. */
+static size_t heaps(void) {
+    return mallinfo2().ordblks;
+}
+
+static void *allocate_and_leave_the_rest_to_libc(void *count) {
+    for (uintptr_t i = 0; i < (uintptr_t)count; i++) {
+        free(malloc(2000 + i));
+    }
+    check(strerror(99999) != NULL);                     /* libc keeps the text for the thread ... */
+    check(dlsym(RTLD_DEFAULT, "no such name") == NULL); /* ... and the error. */
+    return NULL;
+}
+
+/* libc frees what it keeps for a thread after all destructors have run. A thread that has no heap
+ * yet must not earn one there: nobody would be told that it is left behind. How many calls a thread
+ * has made before decides, so all counts around the limit are tried. */
+TEST(what_libc_frees_after_the_destructors_leaves_no_heap_behind) {
+    enum { THREADS = 300, MOST_CALLS = 21 };
+    join(start(allocate_and_leave_the_rest_to_libc, (void *)MOST_CALLS));
+    size_t before = heaps();
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        join(start(allocate_and_leave_the_rest_to_libc, (void *)(i % MOST_CALLS)));
+    }
+    check_eq(heaps(), before);
+}
+
+static void *note_heaps_at_work(void *unused) {
+    for (int i = 0; i < 300; i++) {
+        free(malloc(96));
+    }
+    (void)unused;
+    return (void *)heaps();
+}
+
+TEST(a_thread_that_ends_leaves_no_heap_behind) {
+    join(start(note_heaps_at_work, NULL));
+    size_t before = heaps();
+    for (int i = 0; i < 300; i++) {
+        check_eq(join(start(note_heaps_at_work, NULL)), before + 1);
+    }
+    check_eq(heaps(), before);
 }

@@ -88,26 +88,3 @@ TEST(set_clear_and_count_range_touch_the_range_only) {
         check_eq(bits_get(map, first), model[first]);
     }
 }
-
-TEST(find_returns_the_first_bit_or_the_limit) {
-    struct random random = random_start(2, 0);
-    uint64_t map[WORDS];
-    for (unsigned round = 0; round < ROUNDS; round++) {
-        fill_random(map, &random);
-        if (round % 4 == 0) { /* One odd bit out, so that whole words are skipped. */
-            unsigned odd = (unsigned)random_below(&random, BITS);
-            map[odd / 64] ^= UINT64_C(1) << (odd % 64);
-        }
-        unsigned from = (unsigned)random_below(&random, BITS + 1);
-        unsigned limit = (unsigned)random_below(&random, BITS + 1);
-        bool value = random_below(&random, 2) == 1;
-        unsigned expected = limit;
-        for (unsigned i = from; i < limit; i++) {
-            if (bits_get(map, i) == value) {
-                expected = i;
-                break;
-            }
-        }
-        check_eq(bits_find(map, from, limit, value), expected);
-    }
-}

@@ -5,6 +5,8 @@
  */
 #include "heap/heap.h"
 
+#include <sys/sysinfo.h>
+
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
@@ -277,6 +279,36 @@ TEST(exhausted_memory_gives_null_and_comes_back) {
     check(large != NULL);
     tally_free(large);
     check_eq(heap_totals().live, 0);
+}
+
+/* 1 means that the kernel promises more than it has, to everybody. */
+static bool kernel_promises_everything(void) {
+    char mode = '?';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY);
+    bool known = fd >= 0 && read(fd, &mode, 1) == 1;
+    close(fd);
+    return !known || mode == '1';
+}
+
+/* Without asking the kernel for all of it at once, the heap would describe it bit by bit until
+ * memory is gone. */
+TEST(request_beyond_all_memory_is_refused_at_once) {
+    struct sysinfo machine;
+    check(sysinfo(&machine) == 0);
+    if (kernel_promises_everything()) {
+        skip("this kernel refuses no request (overcommit_memory is 1, or cannot be read)");
+    }
+    start_heap();
+    size_t metadata = heap_totals().metadata, mapped = heap_totals().mapped;
+    size_t bytes = 4 * (machine.totalram + machine.totalswap) * machine.mem_unit;
+    check(tally_malloc(bytes) == NULL);
+    check(tally_calloc(2, bytes / 2) == NULL);
+    check(heap_totals().metadata < metadata + (1 << 20));
+    check_eq(heap_totals().mapped, mapped);
+    heap_verify();
+    void *block = tally_malloc(3 * MIB);
+    check(block != NULL);
+    tally_free(block);
 }
 
 static _Atomic bool stop;

@@ -9,8 +9,12 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
@@ -151,6 +155,43 @@ TEST(purged_memory_reads_as_zeros_and_stays_usable) {
     check(all_zero(start + page, page));
     check_eq(start[2 * page], 0x5a);
     check(can_write(start + page));
+}
+
+TEST(purging_many_pages_gives_zeros_every_time) {
+    size_t bytes = MANY_PAGES * os_facts.page_bytes;
+    char *start = os_map(bytes);
+    check(start != NULL);
+    for (int round = 0; round < 3; round++) {
+        memset(start, 0x5a, bytes);
+        check_eq(os_purge(start, bytes), 0);
+        check(all_zero(start, bytes));
+    }
+}
+
+/* Has the kernel answer madvise with success without doing anything, as some emulators do. */
+static bool make_purging_a_lie(void) {
+    struct sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO), /* with error number 0 */
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof steps / sizeof *steps, steps};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST(purging_is_refused_where_it_would_not_give_zeros) {
+    size_t page = os_facts.page_bytes;
+    char *start = os_map(page);
+    check(start != NULL);
+    memset(start, 0x5a, page);
+    if (!make_purging_a_lie()) {
+        skip("the kernel lets no process filter its system calls");
+    }
+    check_eq(os_purge(start, page), -ENOTSUP);
+    check_eq(os_purge(start, page), -ENOTSUP);
+    check_eq(start[0], 0x5a);
 }
 
 TEST(refusals_are_negative_error_numbers_and_leave_errno_alone) {

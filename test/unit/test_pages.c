@@ -381,12 +381,12 @@ TEST(freed_memory_is_kept_as_long_as_the_option_says) {
     struct chunk *old_chunk = classmap_chunk(old.span->base);
     size_t purged = pages_totals().purged;
     pages_purge_all();
-    opt.dirty_decay_ms = 1000000;
+    opt.dirty_decay_ms = 5000; /* less than any uptime, so that the sum below stays positive */
     give(&old);
     give(&new);
     check_eq(pages_totals().dirty, 2 * CHUNK_BYTES);
     check_eq(pages_totals().purged, purged);
-    old_chunk->dirty_since_ms -= 1000001;
+    old_chunk->dirty_since_ms -= 5001;
     give(&last);
     check_eq(pages_totals().dirty, CHUNK_BYTES + 16 * UNIT_BYTES);
     check_eq(pages_totals().purged, purged + CHUNK_BYTES);
