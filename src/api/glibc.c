@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <tally/tally.h>
 
@@ -24,20 +23,19 @@ struct mallinfo __libc_mallinfo(void);
 
 /* As in glibc, large blocks are told apart from the arena: uordblks + fordblks == arena. */
 EXPORT struct mallinfo2 mallinfo2(void) {
-    struct tally_totals t;
-    tally_totals(&t);
-    struct heap_totals heap = heap_totals();
-    size_t arena = t.mapped - min_size(heap.large_bytes, t.mapped);
-    size_t in_use = t.live - min_size(heap.large_bytes, t.live);
+    life_prepare();
+    struct heap_totals t = heap_totals();
+    size_t arena = t.mapped - min_size(t.large_bytes, t.mapped);
+    size_t in_use = t.live - min_size(t.large_bytes, t.live);
     return (struct mallinfo2){
         .arena = arena,
-        .ordblks = heap.threads,
-        .hblks = heap.large_blocks,
-        .hblkhd = heap.large_bytes,
+        .ordblks = t.threads,
+        .hblks = t.large_blocks,
+        .hblkhd = t.large_bytes,
         .fsmblks = t.cached,
         .uordblks = in_use,
         .fordblks = arena - min_size(in_use, arena),
-        .keepcost = t.free_pages_kept,
+        .keepcost = t.dirty,
     };
 }
 
@@ -87,9 +85,7 @@ EXPORT int mallopt(int parameter, int value) {
 }
 
 EXPORT void malloc_stats(void) {
-    if (!atomic_load_explicit(&life_is_started, memory_order_acquire)) {
-        life_start();
-    }
+    life_prepare();
     control_print_stats(2);
 }
 

@@ -87,8 +87,6 @@ bool life_register_thread(void) {
  * first malloc from coming out of pthread_atfork or atexit, whose locks we would then want too.
  */
 __attribute__((constructor(101))) static void start_early(void) {
-    if (!atomic_load_explicit(&life_is_started, memory_order_acquire)) {
-        life_start();
-    }
+    life_prepare();
 }
 #endif

@@ -23,14 +23,8 @@
 #include "guard/guard.h"
 #include "heap/heap.h"
 
-/* A slow call may be the first of the process ... */
-static inline void prepare(void) {
-    if (UNLIKELY(!atomic_load_explicit(&life_is_started, memory_order_acquire))) {
-        life_start();
-    }
-}
-
-/* ... and of its thread, whose end libc must then announce.  Registering may allocate. */
+/* A slow call may be the first of its thread, whose end libc must then announce.  Registering may
+ * allocate. */
 static inline void conclude(void) {
     if (UNLIKELY(!tls.registered)) {
         tls.registered = 1;
@@ -39,7 +33,7 @@ static inline void conclude(void) {
 }
 
 static void *slow_alloc(size_t size, bool *zeroed) {
-    prepare();
+    life_prepare();
     void *object = size <= PTRDIFF_MAX ? heap_alloc(size, zeroed) : NULL;
     conclude();
     return object;
@@ -85,7 +79,7 @@ EXPORT void *tally_malloc(size_t size) {
 /* ---------------------------------------------------------------- free */
 
 static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
-    prepare();
+    life_prepare();
     struct heap_object object = heap_look(pointer);
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
@@ -95,7 +89,7 @@ static __attribute__((noinline)) void free_checked(void *pointer, const char *fu
 
 /* The same, after a look whether the object is what one of this size and alignment would be. */
 static void free_size_checked(void *pointer, size_t size, size_t alignment, const char *function) {
-    prepare();
+    life_prepare();
     struct heap_object object = heap_look(pointer);
     size_t expected = heap_size_for(size, alignment);
     if (UNLIKELY(object.verdict == HEAP_LIVE && object.size != expected)) {
@@ -203,7 +197,7 @@ EXPORT void *tally_calloc(size_t count, size_t size) {
 /* The object behind a pointer the program wants to resize or measure; ends the process if it is not
  * a live one. */
 static struct heap_object look_or_refuse(void *pointer, const char *function) {
-    prepare();
+    life_prepare();
     struct heap_object object = heap_look(pointer);
     if (UNLIKELY(object.verdict != HEAP_LIVE)) {
         guard_refuse(function, pointer, &object);
@@ -252,7 +246,7 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 /* ---------------------------------------------------------------- aligned requests */
 
 static void *alloc_aligned(size_t alignment, size_t size) {
-    prepare();
+    life_prepare();
     void *object =
         size <= PTRDIFF_MAX ? heap_alloc_aligned(size, max_size(alignment, SMALLEST)) : NULL;
     conclude();
@@ -293,12 +287,12 @@ EXPORT void *tally_memalign(size_t alignment, size_t size) {
 }
 
 EXPORT void *tally_valloc(size_t size) {
-    prepare();
+    life_prepare();
     return tally_memalign(os_facts.page_bytes, size);
 }
 
 EXPORT void *tally_pvalloc(size_t size) {
-    prepare();
+    life_prepare();
     if (size > PTRDIFF_MAX) {
         return fail(ENOMEM);
     }

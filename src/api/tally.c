@@ -2,25 +2,18 @@
  *
  * tally.c - the questions only tally answers; see tally.h.
  */
-#include <stdatomic.h>
 #include <tally/tally.h>
 
 #include "api/life.h"
 #include "heap/heap.h"
 
-static void prepare(void) {
-    if (!atomic_load_explicit(&life_is_started, memory_order_acquire)) {
-        life_start();
-    }
-}
-
 EXPORT size_t tally_purge(void) {
-    prepare();
+    life_prepare();
     return heap_trim();
 }
 
 EXPORT void tally_totals(struct tally_totals *totals) {
-    prepare();
+    life_prepare();
     struct heap_totals t = heap_totals();
     *totals = (struct tally_totals){
         .live = t.live,
@@ -34,7 +27,7 @@ EXPORT void tally_totals(struct tally_totals *totals) {
 }
 
 EXPORT void tally_verify(void) {
-    prepare();
+    life_prepare();
     heap_verify();
 }
 

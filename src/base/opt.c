@@ -34,7 +34,7 @@ static const struct row rows[] = {
 #undef OPTION
 
 /* A piece of the configuration text. */
-struct span {
+struct piece {
     const char *start;
     size_t length;
 };
@@ -44,38 +44,38 @@ struct quoted {
     char text[80];
 };
 
-static struct quoted quote(struct span span) {
+static struct quoted quote(struct piece piece) {
     struct quoted out;
-    size_t n = min_size(span.length, sizeof(out.text) - 1);
+    size_t n = min_size(piece.length, sizeof(out.text) - 1);
     for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)span.start[i];
+        unsigned char c = (unsigned char)piece.start[i];
         out.text[i] = c >= ' ' && c < 127 ? (char)c : '?';
     }
     out.text[n] = '\0';
     return out;
 }
 
-static bool span_equals(struct span span, const char *text) {
+static bool piece_equals(struct piece piece, const char *text) {
     size_t i = 0;
-    while (i < span.length && text[i] != '\0' && text[i] == span.start[i]) {
+    while (i < piece.length && text[i] != '\0' && text[i] == piece.start[i]) {
         i++;
     }
-    return i == span.length && text[i] == '\0';
+    return i == piece.length && text[i] == '\0';
 }
 
-static const struct row *find_row(struct span key) {
+static const struct row *find_row(struct piece key) {
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (span_equals(key, rows[i].name)) {
+        if (piece_equals(key, rows[i].name)) {
             return &rows[i];
         }
     }
     return NULL;
 }
 
-static bool parse_value(const struct row *row, struct span value, uint64_t *number) {
+static bool parse_value(const struct row *row, struct piece value, uint64_t *number) {
     if (row->type == BOOL) {
-        *number = span_equals(value, "true");
-        return *number || span_equals(value, "false");
+        *number = piece_equals(value, "true");
+        return *number || piece_equals(value, "false");
     }
     bool negative = row->type == I64 && value.length > 0 && value.start[0] == '-';
     if (!fmt_parse_number(value.start + negative, value.length - negative, number)) {
@@ -92,7 +92,7 @@ static bool parse_value(const struct row *row, struct span value, uint64_t *numb
     return *number >= row->least && *number <= row->most;
 }
 
-static void apply(struct span key, struct span value, const char *source) {
+static void apply(struct piece key, struct piece value, const char *source) {
     const struct row *row = find_row(key);
     uint64_t number;
     if (row == NULL) {
@@ -106,19 +106,19 @@ static void apply(struct span key, struct span value, const char *source) {
 }
 
 /* The text up to the first of the two stop characters. */
-static struct span take_until(const char *text, char stop, char other_stop) {
+static struct piece take_until(const char *text, char stop, char other_stop) {
     size_t n = 0;
     while (text[n] != '\0' && text[n] != stop && text[n] != other_stop) {
         n++;
     }
-    return (struct span){text, n};
+    return (struct piece){text, n};
 }
 
 void opt_parse(const char *text, const char *source) {
     while (*text != '\0') {
-        struct span key = take_until(text, ':', ',');
+        struct piece key = take_until(text, ':', ',');
         const char *after = text + key.length;
-        struct span value = {after, 0};
+        struct piece value = {after, 0};
         if (*after == ':') {
             value = take_until(after + 1, ',', ',');
             after = value.start + value.length;

@@ -44,11 +44,11 @@ void control_print_stats(int fd) {
     line(fd, "+ cached", t.cached, "free objects in threads' magazines and depots");
     line(fd, "+ free in slabs", t.slab_free, "not handed out, or never touched");
     line(fd, "+ ends of large blocks", t.large_rest, "addresses behind the last page");
-    line(fd, "= in spans", spans, "");
+    line(fd, "= in spans", spans, "runs of pages that have an owner");
     line(fd, "+ free pages kept", t.dirty, "for reuse; malloc_trim gives them back");
     line(fd, "+ without memory", t.mapped - min_size(spans + t.dirty, t.mapped),
          "never used, or given back to the kernel");
-    line(fd, "= mapped", t.mapped, "");
+    line(fd, "= mapped", t.mapped, "what the heap may use without asking the kernel");
     line(fd, "tally's own", t.metadata, "descriptors, beside the heap");
     say(fd, "    size         live     cached    slabs\n");
     for (unsigned c = 1; c < CLASS_COUNT; c++) {

@@ -72,7 +72,7 @@ struct chunk {
     uint64_t dirty_since_ms;  /* when it joined that queue */
     struct chunk *next_dirty;
     uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
-    struct span span[CHUNK_UNITS];
+    struct span span[CHUNK_UNITS] __attribute__((aligned(CACHE_LINE)));
 };
 
 static inline unsigned chunk_unit(uintptr_t address) {

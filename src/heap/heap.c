@@ -63,33 +63,25 @@ static void *alloc_large(size_t size, size_t alignment, bool *zeroed) {
     return object;
 }
 
-/* Memory is short: what this thread holds may be just what is missing. */
-static COLD void *alloc_after_trim(size_t size, size_t alignment, unsigned size_class) {
-    bool zeroed;
-    heap_trim();
-    return size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, &zeroed);
+/* Of a class, or large where the class is 0.  When memory is short, what this thread holds may be
+ * just what is missing. */
+static void *alloc_any(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
+    *zeroed = false;
+    void *object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+    if (UNLIKELY(object == NULL)) {
+        heap_trim();
+        object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+    }
+    return object;
 }
 
 void *heap_alloc(size_t size, bool *zeroed) {
-    *zeroed = false;
-    unsigned size_class = size <= SMALL_MAX ? size_class_of(size) : 0;
-    void *object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, 1, zeroed);
-    if (UNLIKELY(object == NULL)) {
-        *zeroed = false;
-        object = alloc_after_trim(size, 1, size_class);
-    }
-    return object;
+    return alloc_any(size <= SMALL_MAX ? size_class_of(size) : 0, size, 1, zeroed);
 }
 
 void *heap_alloc_aligned(size_t size, size_t alignment) {
     bool zeroed;
-    unsigned size_class = size_class_aligned(size, alignment);
-    void *object =
-        size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, &zeroed);
-    if (UNLIKELY(object == NULL)) {
-        object = alloc_after_trim(size, alignment, size_class);
-    }
-    return object;
+    return alloc_any(size_class_aligned(size, alignment), size, alignment, &zeroed);
 }
 
 /* ---------------------------------------------------------------- judging an address */
@@ -179,7 +171,7 @@ size_t heap_size_for(size_t size, size_t alignment) {
     if (size_class != 0) {
         return size_classes[size_class].size;
     }
-    return align_up(max_size(size, 1), os_facts.page_bytes);
+    return large_usable_bytes(size);
 }
 
 bool heap_resize(const struct heap_object *object, size_t size) {

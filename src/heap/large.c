@@ -30,7 +30,7 @@ static size_t units_for(size_t bytes) {
     return (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-static size_t usable_bytes(size_t bytes) {
+size_t large_usable_bytes(size_t bytes) {
     return align_up(max_size(bytes, 1), os_facts.page_bytes);
 }
 
@@ -43,7 +43,7 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
     if (bytes > most_bytes || alignment > most_bytes / 2) {
         return NULL;
     }
-    size_t usable = usable_bytes(bytes);
+    size_t usable = large_usable_bytes(bytes);
     size_t alignment_units = max_size(alignment / UNIT_BYTES, 1);
     struct span *span = pages_take(units_for(usable), alignment_units, growth, zeroed);
     if (span == NULL) {
@@ -71,7 +71,7 @@ bool large_resize(struct span *span, size_t bytes) {
     if (bytes > most_bytes) {
         return false;
     }
-    size_t usable = usable_bytes(bytes);
+    size_t usable = large_usable_bytes(bytes);
     size_t have = units_for(span->bytes);
     size_t want = units_for(usable);
     if (want > have && !pages_extend(span->base, have, want - have)) {

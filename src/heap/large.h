@@ -12,6 +12,9 @@
  * `growth` is as for pages_take; `*zeroed` tells whether it reads as zeros. */
 void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed);
 
+/* Usable bytes of a block of this size. */
+size_t large_usable_bytes(size_t bytes);
+
 /* Frees the block of this span; false when somebody else did so first. */
 bool large_free(struct span *span);
 

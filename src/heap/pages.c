@@ -34,11 +34,12 @@
 #include "heap/meta.h"
 
 enum {
-    MANY_UNITS = 16,               /* a quarter of a MiB, at once or in 16 calls */
+    MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
+    GIVEN_BACK_PER_LOOK = 16,
     BUCKETS = 8,                   /* largest aligned free block 1, 2, 4 ... 128 units */
     EXACT_RUNS = 32,               /* runs of 1 .. 32 chunks have a set each ... */
     RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to all 2^25 chunks */
-    REGION_STEPS = 32,             /* reserve at most 64 MiB ahead */
+    REGION_CHUNKS_MOST = 32,       /* reserve at most 64 MiB ahead */
     LONGEST_RUN = (1 << 16) - 1,   /* longer ones rank alike; in chunks */
 };
 
@@ -180,7 +181,7 @@ static bool ensure_frontier(size_t chunks) {
         return true;
     }
     if (reserve_region(max_size(chunks, g.region_chunks))) {
-        size_t doubled = min_size(g.region_chunks * 2, REGION_STEPS);
+        size_t doubled = min_size(g.region_chunks * 2, REGION_CHUNKS_MOST);
         g.region_chunks = os_facts.address_space_limited ? 1 : doubled;
     } else if (!reserve_region(chunks)) {
         return false;
@@ -525,7 +526,7 @@ static void decay(void) {
  * those and for all that is larger. */
 static bool clock_was_read(size_t units) {
     g.given_back++;
-    if (units < MANY_UNITS && g.given_back % MANY_UNITS != 0) {
+    if (units < MANY_UNITS && g.given_back % GIVEN_BACK_PER_LOOK != 0) {
         return false;
     }
     g.now_ms = os_now_ms();

@@ -8,10 +8,11 @@
 #include "heap/size_class.h"
 
 #include "base/log.h"
+#include "heap/magazine.h"
 
 enum {
     ROOM_BYTES = 64 << 10,
-    ROOM_OBJECTS = 2 * 127, /* two magazines */
+    ROOM_OBJECTS = 2 * MAGAZINE_MOST,
     FEW_BYTES = 4 << 10,
     FEW_AT_LEAST = 8,
     FEW_AT_MOST = 63,

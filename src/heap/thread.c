@@ -108,15 +108,17 @@ static COLD struct thread *earn_heap(void) {
     if (tls.dead || ++tls.calls < CALLS_BEFORE_HEAP) {
         return NULL;
     }
-    struct thread *thread = take_heap();
-    if (thread == NULL) {
-        return NULL;
+    /* Asks libc, which another library may have replaced by something that allocates. */
+    unsigned arena = arena_choose();
+    struct thread *thread = tls.self == NULL ? take_heap() : tls.self;
+    if (thread == NULL || thread == tls.self) {
+        return thread;
     }
     fill_hot(&thread->hot);
     __builtin_memset(thread->room, 0, sizeof(thread->room));
     __builtin_memset(thread->cap, 0, sizeof(thread->cap));
     __builtin_memset(thread->seen, 0, sizeof(thread->seen));
-    thread->arena = (uint16_t)arena_choose();
+    thread->arena = (uint16_t)arena;
     thread->spare_bytes = opt.thread_cache_bytes;
     list_heap(thread);
     tls.self = thread;
