@@ -25,13 +25,20 @@ unsigned chunk_count_units(unit_map map) {
                       __builtin_popcountll((uint64_t)(map >> 64)));
 }
 
-/* A bit at every multiple of `alignment`. */
+/* A bit at every multiple of `alignment`, which is a power of two. */
 static unit_map aligned_positions(unsigned alignment) {
-    unit_map positions = 1;
-    for (unsigned step = alignment; step < CHUNK_UNITS; step *= 2) {
-        positions |= positions << step;
+    static const uint64_t pattern[] = {~UINT64_C(0),
+                                       UINT64_C(0x5555555555555555),
+                                       UINT64_C(0x1111111111111111),
+                                       UINT64_C(0x0101010101010101),
+                                       UINT64_C(0x0001000100010001),
+                                       UINT64_C(0x0000000100000001),
+                                       1};
+    if (alignment >= CHUNK_UNITS) {
+        return 1;
     }
-    return positions;
+    uint64_t half = pattern[bits_lowest(alignment)];
+    return (unit_map)half << 64 | half;
 }
 
 static unit_map run_starts(unit_map map, unsigned count) {

@@ -243,16 +243,19 @@ static void leave_bucket(struct chunk *chunk) {
     }
 }
 
-/* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full. */
+/* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full.  Most changes
+ * leave the largest free block as it is, and the chunk where it is. */
 static void settle(struct chunk *chunk) {
+    int order = chunk->used == 0 ? -1 : chunk_free_order(chunk);
+    if (chunk->bucket != order + 1) {
+        leave_bucket(chunk);
+        if (order >= 0) {
+            chunk->bucket = (uint8_t)(order + 1);
+            pairing_insert(&g.partly[order], &chunk->node, chunk->base);
+        }
+    }
     if (chunk->used == 0) {
         free_chunks(chunk, 1);
-        return;
-    }
-    int order = chunk_free_order(chunk);
-    if (order >= 0) {
-        chunk->bucket = (uint8_t)(order + 1);
-        pairing_insert(&g.partly[order], &chunk->node, chunk->base);
     }
 }
 
@@ -304,8 +307,8 @@ static struct chunk *find_partly(unsigned count, unsigned alignment) {
             continue;
         }
         struct chunk *chunk = chunk_of_node(g.partly[bucket]);
-        if ((best == NULL || chunk->node.key < best->node.key) &&
-            chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS) {
+        if ((best == NULL || chunk->base < best->base) &&
+            (bucket >= exact || chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS)) {
             best = chunk;
         }
     }
@@ -365,7 +368,6 @@ static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages
         (chunk_units(unit, units) & ~chunk->touched) != 0) {
         return NULL;
     }
-    leave_bucket(chunk);
     *zeroed = mark_used(chunk, unit, units, unit);
     settle(chunk);
     return fresh_span(chunk, unit);
@@ -437,7 +439,6 @@ static void leave_set(struct chunk *chunk) {
             insert_run(neighbour(chunk, 1), length - 1);
         }
     }
-    leave_bucket(chunk);
 }
 
 bool pages_extend(uintptr_t base, size_t units, size_t more) {
@@ -534,7 +535,6 @@ static bool clock_was_read(size_t units) {
 }
 
 static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
-    leave_bucket(chunk);
     unit_map units = chunk_units(first, count);
     ensure((chunk->used & units) == units);
     chunk->used &= ~units;
