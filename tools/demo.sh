@@ -11,7 +11,7 @@
 set -eu
 
 library=${1:-build/libtally.so}
-rounds=${DEMO_ROUNDS:-2}
+rounds=${DEMO_ROUNDS:-3}
 here=$(cd "$(dirname "$0")" && pwd)
 [ -e "$library" ] || { echo "demo: no $library: run make first" >&2; exit 1; }
 library=$(cd "$(dirname "$library")" && pwd)/$(basename "$library")
@@ -92,12 +92,12 @@ row() {
 
 export PYTHONMALLOC=malloc PYTHONHASHSEED=0
 unset MALLOC_CONF TALLY_CONF
-echo "sqlite3 and python3, $rounds times each under libc's malloc and under tally, some 20 seconds:"
+echo "sqlite3 and python3, $rounds times each under libc's malloc and under tally, some 30 seconds:"
 for ((round = 1; round <= rounds; round++)); do
     [ -t 2 ] && printf '\rround %d of %d ' "$round" "$rounds" >&2
     for preload in - "$library"; do
         run sqlite3 "$preload" sqlite3 -batch -init /dev/null :memory: ".read $scratch/work.sql"
-        run python3 "$preload" "$python" -I "$scratch/work.py"
+        run python3 "$preload" "$python" -s "$scratch/work.py"
     done
 done
 [ -t 2 ] && printf '\r                    \r' >&2
