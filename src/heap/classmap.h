@@ -84,5 +84,10 @@ static inline struct chunk *classmap_chunk(uintptr_t address) {
     return chunk != NULL && chunk->base == align_down(address, CHUNK_BYTES) ? chunk : NULL;
 }
 
+/* The chunk `distance` chunks behind this one, or NULL. */
+static inline struct chunk *classmap_neighbour(const struct chunk *chunk, ptrdiff_t distance) {
+    return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
+}
+
 /* The span an address lies in, or NULL when its unit is free or not of this heap. */
 struct span *classmap_span(uintptr_t address);

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * pages.c - which chunk a run of units comes from, and when memory goes back to the kernel.
- *
- *      region     | chunk | chunk | chunk | chunk | ..reserved.. |      grows at the frontier
- *                   full   partly   free    free  ^
- *                          used     '--run--'     frontier
+ * pages.c - which chunk a run of units comes from: taking, extending, giving back.
  *
  * Chunks that are partly used lie in eight buckets by the largest naturally aligned block that is
  * free in them, each bucket ordered by address: the lowest chunk that suffices serves, and high
- * chunks run empty.  Free chunks are kept as runs of neighbours, by length; the first and the last
- * chunk of a run know its length, so neighbours join in constant time.  New chunks are cut from the
- * frontier of a reserved region; regions are placed one behind the other so that the kernel sees
- * one mapping.
+ * chunks run empty.  Chunks that hold nothing are runs (runs.c), new ones come from the end of a
+ * region (region.c), and what is free but still in memory is known to dirty.c.
  *
- * Freed units stay as they are ("dirty").  Chunks with dirty units stand in a queue; the one that
- * got dirty first is purged when that was dirty_decay_ms ago and somebody gives units back.
+ *      chunk    [####] [##.#] [#...] [....] [....]         # used   . free
+ *                full   bucket bucket '--- run ---'
  *
- * Threads     Everything below is guarded by g.lock, except the totals.
- * Invariant   dirty == units that are free and touched, over all chunks.
- *             A free chunk belongs to exactly one run, and runs that touch are joined.
+ * Threads     Everything below, and in those three files, is guarded by g.lock, except the totals.
+ * Invariant   A chunk is in the bucket of its largest free block, or in a run, or full.
  * Cost        A take or give is a few hundred instructions; slabs make it rare.
  * Read next   chunk.h; docs/design.md, "Life of a page".
  */
@@ -28,213 +21,34 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "base/opt.h"
-#include "base/os.h"
 #include "heap/classmap.h"
-#include "heap/meta.h"
+#include "heap/dirty.h"
+#include "heap/region.h"
+#include "heap/runs.h"
 
-enum {
-    MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
-    GIVEN_BACK_PER_LOOK = 16,
-    BUCKETS = 8,                   /* largest aligned free block 1, 2, 4 ... 128 units */
-    EXACT_RUNS = 32,               /* runs of 1 .. 32 chunks have a set each ... */
-    RUN_BUCKETS = EXACT_RUNS + 21, /* ... longer ones one per doubling, to all 2^25 chunks */
-    REGION_CHUNKS_MOST = 32,       /* reserve at most 64 MiB ahead */
-    LONGEST_RUN = (1 << 16) - 1,   /* longer ones rank alike; in chunks */
-};
+enum { BUCKETS = 8 }; /* largest aligned free block 1, 2, 4 ... 128 units */
 
 static struct {
     struct lock lock;
     struct pairing_node *partly[BUCKETS];
-    struct pairing_node *runs[RUN_BUCKETS];
-    struct chunk *oldest_dirty;
-    struct chunk *newest_dirty;
-    uintptr_t frontier; /* next chunk to commit */
-    uintptr_t region_end;
-    size_t region_chunks; /* how many chunks the next region should have */
-    uint64_t now_ms;      /* the clock as last read */
-    uint32_t given_back;  /* calls of pages_give_back */
-    /* Written under the lock, read without. */
-    _Atomic size_t mapped_units;
-    _Atomic size_t used_units;
-    _Atomic size_t dirty_units;
-    _Atomic size_t purged_units;
+    _Atomic size_t used_units; /* written under the lock, read without */
 } g;
 
 void pages_init(void) {
     g.lock.rank = RANK_PAGES;
-    g.region_chunks = 1;
+    region_init();
 }
 
-static void add(_Atomic size_t *sum, size_t value) {
-    /* Only the holder of the lock writes, so a load and a store suffice. */
-    size_t old = atomic_load_explicit(sum, memory_order_relaxed);
-    atomic_store_explicit(sum, old + value, memory_order_relaxed);
-}
-
-static size_t get(_Atomic size_t *sum) {
-    return atomic_load_explicit(sum, memory_order_relaxed);
+static void add_used(size_t units) {
+    size_t old = atomic_load_explicit(&g.used_units, memory_order_relaxed);
+    atomic_store_explicit(&g.used_units, old + units, memory_order_relaxed);
 }
 
 static struct chunk *chunk_of_node(struct pairing_node *node) {
     return (struct chunk *)((char *)node - offsetof(struct chunk, node));
 }
 
-/* ---------------------------------------------------------------- runs of free chunks */
-
-static struct chunk *neighbour(const struct chunk *chunk, ptrdiff_t distance) {
-    return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
-}
-
-static unsigned run_bucket(size_t length) {
-    return (unsigned)(length <= EXACT_RUNS ? length - 1 : EXACT_RUNS + bits_floor_log2(length) - 5);
-}
-
-static void insert_run(struct chunk *first, uint32_t length) {
-    neighbour(first, (ptrdiff_t)length - 1)->run = length;
-    first->run = length;
-    first->starts_run = 1;
-    /* Longest first: if any run of a bucket is long enough, its first one is. */
-    uint64_t rank = LONGEST_RUN - min_size(length, LONGEST_RUN);
-    pairing_insert(&g.runs[run_bucket(length)], &first->node, rank << ADDRESS_BITS | first->base);
-}
-
-static void remove_run(struct chunk *first) {
-    assert(first->starts_run && first->run > 0);
-    pairing_remove(&g.runs[run_bucket(first->run)], &first->node);
-    first->starts_run = 0;
-    neighbour(first, (ptrdiff_t)first->run - 1)->run = 0;
-    first->run = 0;
-}
-
-/* A run is found from a neighbour: its first and its last chunk know the length. */
-static struct chunk *run_before(const struct chunk *chunk) {
-    struct chunk *last = neighbour(chunk, -1);
-    if (last == NULL || last->used != 0 || last->run == 0) {
-        return NULL;
-    }
-    return neighbour(last, 1 - (ptrdiff_t)last->run);
-}
-
-static struct chunk *run_after(const struct chunk *chunk) {
-    struct chunk *first = neighbour(chunk, 1);
-    return first != NULL && first->used == 0 && first->run != 0 ? first : NULL;
-}
-
-/* Turns chunks that hold nothing into a run and joins it with its neighbours. */
-static void free_chunks(struct chunk *first, uint32_t length) {
-    struct chunk *after = run_after(neighbour(first, (ptrdiff_t)length - 1));
-    if (after != NULL) {
-        length += after->run;
-        remove_run(after);
-    }
-    struct chunk *before = run_before(first);
-    if (before != NULL) {
-        length += before->run;
-        remove_run(before);
-        first = before;
-    }
-    insert_run(first, length);
-}
-
-/* ---------------------------------------------------------------- growing */
-
-/* Gives the addresses behind the frontier back; they may be terabytes nobody will get. */
-static void drop_frontier(void) {
-    if (g.region_end > g.frontier) {
-        os_unmap((void *)g.frontier, g.region_end - g.frontier);
-        g.region_end = g.frontier;
-    }
-}
-
-/* Reserves a region of at least `chunks` chunks, aligned, right behind the last one if possible. */
-static bool reserve_region(size_t chunks) {
-    size_t bytes = chunks * CHUNK_BYTES;
-    uintptr_t start = (uintptr_t)os_reserve((void *)g.region_end, bytes);
-    if (start % CHUNK_BYTES != 0) {
-        os_unmap((void *)start, bytes);
-        start = 0;
-        uintptr_t wide = (uintptr_t)os_reserve(NULL, bytes + CHUNK_BYTES);
-        if (wide != 0) {
-            start = align_up(wide, CHUNK_BYTES);
-            if (start > wide) {
-                os_unmap((void *)wide, start - wide);
-            }
-            if (start < wide + CHUNK_BYTES) {
-                os_unmap((void *)(start + bytes), wide + CHUNK_BYTES - start);
-            }
-        }
-    }
-    if (start == 0) {
-        return false;
-    }
-    if (start != g.region_end) {
-        drop_frontier();
-        g.frontier = start;
-    }
-    g.region_end = start + bytes;
-    return true;
-}
-
-static bool ensure_frontier(size_t chunks) {
-    if ((g.region_end - g.frontier) / CHUNK_BYTES >= chunks) {
-        return true;
-    }
-    if (reserve_region(max_size(chunks, g.region_chunks))) {
-        size_t doubled = min_size(g.region_chunks * 2, REGION_CHUNKS_MOST);
-        g.region_chunks = os_facts.address_space_limited ? 1 : doubled;
-    } else if (!reserve_region(chunks)) {
-        return false;
-    }
-    return (g.region_end - g.frontier) / CHUNK_BYTES >= chunks;
-}
-
-/* Describes the chunk at the frontier, whose memory is committed.  NULL, with the frontier where it
- * was, without memory or where the address cannot be described. */
-static struct chunk *describe_chunk(void) {
-    if (!classmap_cover(g.frontier)) {
-        return NULL;
-    }
-    struct chunk *chunk = meta_alloc(sizeof(struct chunk), CACHE_LINE);
-    if (chunk == NULL) {
-        return NULL;
-    }
-    chunk->base = g.frontier;
-    memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
-    g.frontier += CHUNK_BYTES;
-    add(&g.mapped_units, CHUNK_UNITS);
-    classmap_enter(chunk);
-    return chunk;
-}
-
-/*
- * Adds `chunks` free chunks in a row.  They are committed in one call, so that the kernel can
- * refuse what it will never have.  What was described before a failure stays as free chunks.
- */
-static bool grow(size_t chunks) {
-    if (!ensure_frontier(chunks)) {
-        return false;
-    }
-    if (os_commit((void *)g.frontier, chunks * CHUNK_BYTES) != 0) {
-        drop_frontier();
-        return false;
-    }
-    for (size_t i = 0; i < chunks; i++) {
-        struct chunk *chunk = describe_chunk();
-        if (chunk == NULL) {
-            drop_frontier();
-            return false;
-        }
-        free_chunks(chunk, 1);
-    }
-    return true;
-}
-
 /* ---------------------------------------------------------------- buckets of partly used chunks */
-
-static unit_map dirty_units(const struct chunk *chunk) {
-    return chunk->touched & ~chunk->used;
-}
 
 static void leave_bucket(struct chunk *chunk) {
     if (chunk->bucket != 0) {
@@ -255,23 +69,8 @@ static void settle(struct chunk *chunk) {
         }
     }
     if (chunk->used == 0) {
-        free_chunks(chunk, 1);
+        runs_add(chunk, 1);
     }
-}
-
-static void enqueue_dirty(struct chunk *chunk) {
-    if (chunk->is_dirty) {
-        return;
-    }
-    chunk->is_dirty = 1;
-    chunk->dirty_since_ms = g.now_ms;
-    chunk->next_dirty = NULL;
-    if (g.newest_dirty != NULL) {
-        g.newest_dirty->next_dirty = chunk;
-    } else {
-        g.oldest_dirty = chunk;
-    }
-    g.newest_dirty = chunk;
 }
 
 /* ---------------------------------------------------------------- taking */
@@ -280,13 +79,10 @@ static void enqueue_dirty(struct chunk *chunk) {
 static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head) {
     unit_map units = chunk_units(first, count);
     assert((chunk->used & units) == 0);
-    unit_map was_touched = chunk->touched & units;
     chunk->used |= units;
-    chunk->touched |= units;
     memset(chunk->first + first, (int)head, count);
-    add(&g.used_units, count);
-    add(&g.dirty_units, -(size_t)chunk_count_units(was_touched));
-    return was_touched == 0;
+    add_used(count);
+    return dirty_reuse(chunk, units);
 }
 
 static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
@@ -315,41 +111,16 @@ static struct chunk *find_partly(unsigned count, unsigned alignment) {
     return best;
 }
 
-/* First chunk of the shortest free run that has `chunks` chunks from an aligned one on, or NULL. */
-static struct chunk *find_run(size_t chunks, size_t alignment_chunks) {
-    size_t wanted = chunks + alignment_chunks - 1;
-    for (unsigned b = run_bucket(wanted); b < RUN_BUCKETS; b++) {
-        if (g.runs[b] != NULL && chunk_of_node(g.runs[b])->run >= wanted) {
-            return chunk_of_node(g.runs[b]);
-        }
-    }
-    return NULL;
-}
-
 /* Cuts `chunks` chunks out of the free runs, or out of new ones.  NULL when memory is short. */
 static struct chunk *take_chunks(size_t chunks, size_t alignment_chunks, enum pages_growth growth) {
-    struct chunk *first = find_run(chunks, alignment_chunks);
+    struct chunk *first = runs_find(chunks, alignment_chunks);
     if (growth == PAGES_USED_BEFORE && (first == NULL || first->touched == 0)) {
         return NULL;
     }
-    if (first == NULL && growth == PAGES_MAY_GROW && grow(chunks + alignment_chunks - 1)) {
-        first = find_run(chunks, alignment_chunks);
+    if (first == NULL && growth == PAGES_MAY_GROW && region_grow(chunks + alignment_chunks - 1)) {
+        first = runs_find(chunks, alignment_chunks);
     }
-    if (first == NULL) {
-        return NULL;
-    }
-    uint32_t length = first->run;
-    remove_run(first);
-    uintptr_t aligned = align_up(first->base, alignment_chunks * CHUNK_BYTES);
-    uint32_t before = (uint32_t)((aligned - first->base) / CHUNK_BYTES);
-    struct chunk *taken = classmap_chunk(aligned);
-    if (before > 0) {
-        insert_run(first, before);
-    }
-    if (length > before + chunks) {
-        insert_run(neighbour(taken, (ptrdiff_t)chunks), length - before - (uint32_t)chunks);
-    }
-    return taken;
+    return first != NULL ? runs_cut(first, chunks, alignment_chunks) : NULL;
 }
 
 static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages_growth growth,
@@ -383,7 +154,7 @@ static struct span *take_many_chunks(size_t units, size_t alignment, enum pages_
     }
     *zeroed = true;
     for (size_t i = 0; i < chunks; i++) {
-        struct chunk *chunk = neighbour(head, (ptrdiff_t)i);
+        struct chunk *chunk = classmap_neighbour(head, (ptrdiff_t)i);
         ensure(chunk != NULL);
         unsigned count = (unsigned)min_size(units - i * CHUNK_UNITS, CHUNK_UNITS);
         *zeroed &= mark_used(chunk, 0, count, 0);
@@ -430,17 +201,6 @@ static bool are_free(uintptr_t address, size_t units) {
     return true;
 }
 
-/* Takes a chunk out of the set it waits in.  A free one must be the first of its run. */
-static void leave_set(struct chunk *chunk) {
-    if (chunk->starts_run) {
-        uint32_t length = chunk->run;
-        remove_run(chunk);
-        if (length > 1) {
-            insert_run(neighbour(chunk, 1), length - 1);
-        }
-    }
-}
-
 bool pages_extend(uintptr_t base, size_t units, size_t more) {
     uintptr_t end = base + units * UNIT_BYTES;
     enter();
@@ -449,7 +209,9 @@ bool pages_extend(uintptr_t base, size_t units, size_t more) {
         struct chunk *chunk = classmap_chunk(end);
         unsigned unit = chunk_unit(end);
         unsigned count = units_in_chunk(end, more);
-        leave_set(chunk);
+        if (chunk->starts_run) {
+            runs_cut(chunk, 1, 1);
+        }
         if (unit == 0) {
             *fresh_span(chunk, 0) = (struct span){.base = base, .kind = SPAN_CONTINUED};
         }
@@ -464,115 +226,45 @@ bool pages_extend(uintptr_t base, size_t units, size_t more) {
 
 /* ---------------------------------------------------------------- giving back */
 
-/* Purges the whole kernel pages inside [first, first + count) units; only those become clean. */
-static size_t purge_run(struct chunk *chunk, unsigned first, unsigned count) {
-    uintptr_t start = align_up(chunk->base + (uintptr_t)first * UNIT_BYTES, os_facts.page_bytes);
-    uintptr_t end =
-        align_down(chunk->base + (uintptr_t)(first + count) * UNIT_BYTES, os_facts.page_bytes);
-    if (start >= end || os_purge((void *)start, end - start) != 0) {
-        return 0;
-    }
-    unsigned units = (unsigned)((end - start) / UNIT_BYTES);
-    chunk->touched &= ~chunk_units(chunk_unit(start), units);
-    return units;
-}
-
-static size_t purge_chunk(struct chunk *chunk) {
-    unit_map dirty = dirty_units(chunk);
-    size_t units = 0;
-    unsigned length;
-    for (unsigned first = 0; (length = chunk_next_run(dirty, &first)) > 0; first += length) {
-        units += purge_run(chunk, first, length);
-    }
-    if (dirty_units(chunk) != 0) {
-        enqueue_dirty(chunk); /* The kernel refused: try again later. */
-    }
-    add(&g.dirty_units, -units);
-    add(&g.purged_units, units);
-    return units;
-}
-
-static struct chunk *dequeue_dirty(void) {
-    struct chunk *chunk = g.oldest_dirty;
-    g.oldest_dirty = chunk->next_dirty;
-    if (g.oldest_dirty == NULL) {
-        g.newest_dirty = NULL;
-    }
-    chunk->is_dirty = 0;
-    return chunk;
-}
-
-/* Purges the chunks that got dirty at `until_ms` or before, oldest first; units that went.  Chunks
- * the kernel refuses to purge join the queue again, so it ends at the chunk that is last now. */
-static size_t purge_until(uint64_t until_ms) {
-    size_t purged = 0;
-    struct chunk *last = g.newest_dirty;
-    struct chunk *chunk = NULL;
-    while (chunk != last && g.oldest_dirty->dirty_since_ms <= until_ms) {
-        chunk = dequeue_dirty();
-        purged += purge_chunk(chunk);
-    }
-    return purged;
-}
-
-/* Gives back what nobody has asked for in dirty_decay_ms. */
-static void decay(void) {
-    uint64_t age = (uint64_t)opt.dirty_decay_ms;
-    if (opt.dirty_decay_ms >= 0 && g.now_ms >= age) {
-        purge_until(g.now_ms - age);
-    }
-}
-
-/* Reading the clock costs about as much as giving a slab back, so it is read for every sixteenth of
- * those and for all that is larger. */
-static bool clock_was_read(size_t units) {
-    g.given_back++;
-    if (units < MANY_UNITS && g.given_back % GIVEN_BACK_PER_LOOK != 0) {
-        return false;
-    }
-    g.now_ms = os_now_ms();
-    return true;
-}
-
 static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
     unit_map units = chunk_units(first, count);
     ensure((chunk->used & units) == units);
     chunk->used &= ~units;
     memset(chunk->first + first, UNIT_FREE, count);
-    add(&g.used_units, -(size_t)count);
-    add(&g.dirty_units, count);
-    enqueue_dirty(chunk);
+    add_used(-(size_t)count);
+    dirty_keep(chunk, units);
     settle(chunk);
 }
 
 void pages_give_back(uintptr_t base, size_t units) {
     enter();
-    bool tick = clock_was_read(units) || opt.dirty_decay_ms == 0;
+    bool decay_is_due = dirty_looks_at_clock(units);
     while (units > 0) {
         unsigned count = units_in_chunk(base, units);
         give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count);
         base += (uintptr_t)count * UNIT_BYTES;
         units -= count;
     }
-    if (tick) {
-        decay();
+    if (decay_is_due) {
+        dirty_decay();
     }
     lock_release(&g.lock);
 }
 
 size_t pages_purge_all(void) {
     enter();
-    size_t units = purge_until(UINT64_MAX);
+    size_t units = dirty_purge_all();
     lock_release(&g.lock);
     return units * UNIT_BYTES;
 }
 
 struct pages_totals pages_totals(void) {
+    struct dirty_totals dirty = dirty_totals();
     return (struct pages_totals){
-        .mapped = get(&g.mapped_units) * UNIT_BYTES,
-        .used = get(&g.used_units) * UNIT_BYTES,
-        .dirty = get(&g.dirty_units) * UNIT_BYTES,
-        .purged = get(&g.purged_units) * UNIT_BYTES,
+        .mapped = region_mapped_units() * UNIT_BYTES,
+        .used = atomic_load_explicit(&g.used_units, memory_order_relaxed) * UNIT_BYTES,
+        .dirty = dirty.kept * UNIT_BYTES,
+        .purged = dirty.purged * UNIT_BYTES,
     };
 }
 
@@ -618,10 +310,11 @@ struct verify_sums {
 
 static void verify_chunk(struct chunk *chunk, void *context) {
     struct verify_sums *sums = context;
+    unit_map dirty = chunk->touched & ~chunk->used;
     sums->mapped += CHUNK_UNITS;
     sums->used += chunk_count_units(chunk->used);
-    sums->dirty += chunk_count_units(dirty_units(chunk));
-    ensure(dirty_units(chunk) == 0 || chunk->is_dirty);
+    sums->dirty += chunk_count_units(dirty);
+    ensure(dirty == 0 || chunk->is_dirty);
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
         bool used = chunk->used >> unit & 1;
         ensure(used == (chunk->first[unit] != UNIT_FREE));
@@ -630,11 +323,9 @@ static void verify_chunk(struct chunk *chunk, void *context) {
     if (chunk->used != 0) {
         ensure(chunk->bucket == chunk_free_order(chunk) + 1);
         sums->partly += chunk->bucket != 0;
-    } else if (chunk->starts_run) {
-        sums->runs++;
-        ensure(neighbour(chunk, (ptrdiff_t)chunk->run - 1)->run == chunk->run);
-        ensure(run_before(chunk) == NULL);
     }
+    sums->runs += chunk->starts_run;
+    runs_verify_chunk(chunk);
 }
 
 void pages_verify(void) {
@@ -645,13 +336,10 @@ void pages_verify(void) {
     for (unsigned i = 0; i < BUCKETS; i++) {
         partly += pairing_verify(g.partly[i]);
     }
-    size_t runs = 0;
-    for (unsigned i = 0; i < RUN_BUCKETS; i++) {
-        runs += pairing_verify(g.runs[i]);
-    }
-    ensure(partly == sums.partly && runs == sums.runs);
-    ensure(sums.mapped == get(&g.mapped_units));
-    ensure(sums.used == get(&g.used_units) && sums.dirty == get(&g.dirty_units));
+    ensure(partly == sums.partly && runs_verify() == sums.runs);
+    struct pages_totals totals = pages_totals();
+    ensure(sums.mapped * UNIT_BYTES == totals.mapped && sums.used * UNIT_BYTES == totals.used);
+    ensure(sums.dirty * UNIT_BYTES == totals.dirty);
     lock_release(&g.lock);
 }
 
@@ -662,15 +350,12 @@ static void repair_chunk(struct chunk *chunk, void *context) {
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
         chunk->used |= (unit_map)(chunk->first[unit] != UNIT_FREE) << unit;
     }
-    chunk->touched = ~(unit_map)0;
     chunk->bucket = 0;
     chunk->run = 0;
     chunk->starts_run = 0;
-    chunk->is_dirty = 0;
-    add(&g.mapped_units, CHUNK_UNITS);
-    add(&g.used_units, chunk_count_units(chunk->used));
-    add(&g.dirty_units, chunk_count_units(dirty_units(chunk)));
-    enqueue_dirty(chunk);
+    region_count_again();
+    add_used(chunk_count_units(chunk->used));
+    dirty_add_again(chunk);
 }
 
 static void settle_again(struct chunk *chunk, void *context) {
@@ -683,11 +368,11 @@ static void settle_again(struct chunk *chunk, void *context) {
  * lost (nobody has seen them), units it was giving back are free or lost; nothing is owned twice.
  */
 static COLD void repair(void) {
-    g.oldest_dirty = g.newest_dirty = NULL;
-    g.frontier = g.region_end = 0; /* The two may not belong together; the addresses are lost. */
-    g.mapped_units = g.used_units = g.dirty_units = 0;
+    region_reset();
+    dirty_reset();
+    runs_reset();
+    g.used_units = 0;
     memset(g.partly, 0, sizeof(g.partly));
-    memset(g.runs, 0, sizeof(g.runs));
     for_each_chunk(repair_chunk, NULL);
     for_each_chunk(settle_again, NULL);
 }

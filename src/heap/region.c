@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * region.c - reserves addresses and turns them into chunks.
+ *
+ *      region     | chunk | chunk | chunk | ..reserved.. |      grows at the frontier
+ *                                         ^frontier      ^end
+ *
+ * Regions are placed one behind the other, so that the kernel sees one mapping however large the
+ * heap is.  Chunks are committed as they are needed, so that the kernel can refuse.
+ *
+ * Threads     Guarded by the page heap's lock, except the sum.
+ */
+#include "heap/region.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "heap/classmap.h"
+#include "heap/meta.h"
+#include "heap/runs.h"
+
+enum { REGION_CHUNKS_MOST = 32 }; /* reserve at most 64 MiB ahead */
+
+static struct {
+    uintptr_t frontier; /* next chunk to commit */
+    uintptr_t end;
+    size_t next_chunks;          /* how many chunks the next region should have */
+    _Atomic size_t mapped_units; /* written under the lock, read without */
+} g;
+
+void region_init(void) {
+    g.next_chunks = 1;
+}
+
+/* Gives the addresses behind the frontier back; they may be terabytes nobody will get. */
+static void drop_frontier(void) {
+    if (g.end > g.frontier) {
+        os_unmap((void *)g.frontier, g.end - g.frontier);
+        g.end = g.frontier;
+    }
+}
+
+/* Reserves `bytes` addresses at a multiple of the chunk size; 0 when refused. */
+static uintptr_t reserve_aligned(size_t bytes) {
+    uintptr_t wide = (uintptr_t)os_reserve(NULL, bytes + CHUNK_BYTES);
+    if (wide == 0) {
+        return 0;
+    }
+    uintptr_t start = align_up(wide, CHUNK_BYTES);
+    if (start > wide) {
+        os_unmap((void *)wide, start - wide);
+    }
+    if (start < wide + CHUNK_BYTES) {
+        os_unmap((void *)(start + bytes), wide + CHUNK_BYTES - start);
+    }
+    return start;
+}
+
+/* Reserves a region of at least `chunks` chunks, right behind the last one if possible. */
+static bool reserve_region(size_t chunks) {
+    size_t bytes = chunks * CHUNK_BYTES;
+    uintptr_t start = (uintptr_t)os_reserve((void *)g.end, bytes);
+    if (start % CHUNK_BYTES != 0) {
+        os_unmap((void *)start, bytes);
+        start = reserve_aligned(bytes);
+    }
+    if (start == 0) {
+        return false;
+    }
+    if (start != g.end) {
+        drop_frontier();
+        g.frontier = start;
+    }
+    g.end = start + bytes;
+    return true;
+}
+
+static bool ensure_frontier(size_t chunks) {
+    if ((g.end - g.frontier) / CHUNK_BYTES >= chunks) {
+        return true;
+    }
+    if (reserve_region(max_size(chunks, g.next_chunks))) {
+        size_t doubled = min_size(g.next_chunks * 2, REGION_CHUNKS_MOST);
+        g.next_chunks = os_facts.address_space_limited ? 1 : doubled;
+    } else if (!reserve_region(chunks)) {
+        return false;
+    }
+    return (g.end - g.frontier) / CHUNK_BYTES >= chunks;
+}
+
+static void add_mapped(size_t units) {
+    size_t old = atomic_load_explicit(&g.mapped_units, memory_order_relaxed);
+    atomic_store_explicit(&g.mapped_units, old + units, memory_order_relaxed);
+}
+
+/* Describes the chunk at the frontier, whose memory is committed.  NULL, with the frontier where it
+ * was, without memory or where the address cannot be described. */
+static struct chunk *describe_chunk(void) {
+    if (!classmap_cover(g.frontier)) {
+        return NULL;
+    }
+    struct chunk *chunk = meta_alloc(sizeof(struct chunk), CACHE_LINE);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    chunk->base = g.frontier;
+    memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
+    g.frontier += CHUNK_BYTES;
+    add_mapped(CHUNK_UNITS);
+    classmap_enter(chunk);
+    return chunk;
+}
+
+/*
+ * The chunks are committed in one call, so that the kernel can refuse what it will never have.
+ * What was described before a failure stays as free chunks.
+ */
+bool region_grow(size_t chunks) {
+    if (!ensure_frontier(chunks)) {
+        return false;
+    }
+    if (os_commit((void *)g.frontier, chunks * CHUNK_BYTES) != 0) {
+        drop_frontier();
+        return false;
+    }
+    for (size_t i = 0; i < chunks; i++) {
+        struct chunk *chunk = describe_chunk();
+        if (chunk == NULL) {
+            drop_frontier();
+            return false;
+        }
+        runs_add(chunk, 1);
+    }
+    return true;
+}
+
+void region_reset(void) {
+    g.frontier = g.end = 0;
+    g.mapped_units = 0;
+}
+
+void region_count_again(void) {
+    add_mapped(CHUNK_UNITS);
+}
+
+size_t region_mapped_units(void) {
+    return atomic_load_explicit(&g.mapped_units, memory_order_relaxed);
+}

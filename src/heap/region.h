@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * region.h - where new chunks come from.
+ *
+ * Threads     Call with the page heap locked, except region_mapped_units.
+ */
+#pragma once
+
+#include "heap/chunk.h"
+
+void region_init(void);
+
+/* Adds at least `chunks` free chunks in a row to the runs; false when memory is short. */
+bool region_grow(size_t chunks);
+
+/* Forgets the sum, and the addresses reserved for later: what was known of them may not be whole.
+ * Every chunk is counted again afterwards. */
+void region_reset(void);
+void region_count_again(void);
+
+/* Units of all chunks; may lag. */
+size_t region_mapped_units(void);
