@@ -23,8 +23,11 @@ struct mallinfo __libc_mallinfo(void);
 
 /* As in glibc, large blocks are told apart from the arena: uordblks + fordblks == arena. */
 EXPORT struct mallinfo2 mallinfo2(void) {
-    life_prepare();
-    struct heap_totals t = heap_totals();
+    struct heap_totals t = {0};
+    if (life_enter()) {
+        t = heap_totals();
+        life_leave();
+    }
     size_t arena = t.mapped - min_size(t.large_bytes, t.mapped);
     size_t in_use = t.live - min_size(t.large_bytes, t.live);
     return (struct mallinfo2){
@@ -85,8 +88,19 @@ EXPORT int mallopt(int parameter, int value) {
 }
 
 EXPORT void malloc_stats(void) {
-    life_prepare();
-    control_print_stats(2);
+    if (life_enter()) {
+        control_print_stats(2);
+        life_leave();
+    }
+}
+
+static size_t count_cached(unsigned size_class) {
+    size_t nslabs, nout, ncached = 0;
+    if (life_enter()) {
+        heap_class_counts(size_class, &nslabs, &nout, &ncached);
+        life_leave();
+    }
+    return ncached;
 }
 
 /* The elements of glibc's document that its readers look for. */
@@ -97,8 +111,7 @@ EXPORT int malloc_info(int options, FILE *stream) {
     struct mallinfo2 info = mallinfo2();
     fprintf(stream, "<malloc version=\"1\">\n<heap nr=\"0\">\n<sizes>\n");
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        size_t nslabs, nout, ncached;
-        heap_class_counts(c, &nslabs, &nout, &ncached);
+        size_t ncached = count_cached(c);
         if (ncached > 0) {
             unsigned size = size_classes[c].size;
             fprintf(stream, "  <size from=\"%u\" to=\"%u\" total=\"%zu\" count=\"%zu\"/>\n", size,

@@ -4,62 +4,101 @@
  *
  * Any exported function may be the first call of the process, before constructors and before libc
  * is ready, so the start is lazy and asks libc for nothing; a constructor starts us where no call
- * has by then.  What needs libc (the fork handler, the key whose destructor tells us of a thread's
- * end) is asked for after the heap works, because libc may allocate for it.
+ * has by then.  What needs libc (the key whose destructor tells us of a thread's end) is asked for
+ * after the heap works and outside of it, because libc may allocate for it.
+ *
+ * No lock is taken for a fork, and usually no handler runs: the child's first slow call finds the
+ * attention word empty.  From then on locks that others held at that moment are void (lock.h), what
+ * they guard is repaired by the next who wants it, and the caches of the threads that vanished are
+ * recovered step by step.
  *
  * Threads     The start is serialised by a lock.  A thread's end runs in that thread.
  */
 #include "api/life.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "api/background.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/os.h"
 #include "control/control.h"
+#include "guard/guard.h"
+#include "heap/emergency.h"
 #include "heap/heap.h"
 
-_Atomic bool life_is_started;
+enum key_state { KEY_NOT_YET, KEY_MADE, KEY_REFUSED };
 
 static struct {
     struct lock lock;
+    bool is_started; /* guarded by lock */
     pthread_key_t key;
-    _Atomic bool has_key;
+    _Atomic int key_state;
+    _Atomic size_t threads;
 } g = {.lock = {.rank = RANK_START}};
+
+/* ---------------------------------------------------------------- threads */
 
 /* Other destructors may still allocate and free: the heap is given up in the second round. */
 static void thread_ends(void *rounds) {
     if (rounds == (void *)1 && pthread_setspecific(g.key, (void *)2) == 0) {
         return;
     }
-    thread_exit();
+    if (life_enter()) {
+        thread_exit();
+        life_leave();
+    }
+    atomic_fetch_sub_explicit(&g.threads, 1, memory_order_relaxed);
+    background_thread_ended();
 }
 
-static void child_begins(void) {
-    lock_forked();
+/*
+ * Has libc tell us when this thread ends.  May allocate.  A thread whose end nobody tells us gets no
+ * heap, since that would be lost with it; the first thread's end is the end of the process.
+ */
+static void register_thread(void) {
+    tls.registered = 1;
+    int state = atomic_load_explicit(&g.key_state, memory_order_acquire);
+    if (state == KEY_NOT_YET) {
+        tls.registered = 0;
+    } else if (state == KEY_MADE && pthread_setspecific(g.key, (void *)1) == 0) {
+        atomic_fetch_add_explicit(&g.threads, 1, memory_order_relaxed);
+    } else if (!os_is_first_thread()) {
+        tls.dead = 1;
+    }
 }
+
+size_t life_thread_count(void) {
+    return atomic_load_explicit(&g.threads, memory_order_relaxed);
+}
+
+/* ---------------------------------------------------------------- start and end */
 
 static void process_ends(void) {
-    control_print_stats(2);
+    if (life_enter()) {
+        control_print_stats(2);
+        life_leave();
+    }
 }
 
 /* What libc is asked for, once the heap can serve libc's own allocations. */
-static void settle_with_libc(void) {
-    if (pthread_key_create(&g.key, thread_ends) == 0) {
-        atomic_store_explicit(&g.has_key, true, memory_order_release);
+static void settle_with_libc(bool sees_forks) {
+    bool made = pthread_key_create(&g.key, thread_ends) == 0;
+    atomic_store_explicit(&g.key_state, made ? KEY_MADE : KEY_REFUSED, memory_order_release);
+    if (!sees_forks) {
+        pthread_atfork(NULL, NULL, attention_forget);
     }
-    pthread_atfork(NULL, NULL, child_begins);
     if (opt.stats_print) {
         atexit(process_ends);
     }
 }
 
-COLD void life_start(void) {
+static void start(void) {
     (void)lock_acquire(&g.lock);
-    bool first = !atomic_load_explicit(&life_is_started, memory_order_relaxed);
+    bool first = !g.is_started;
+    bool sees_forks = false;
     if (first) {
         lock_init();
         os_init();
@@ -67,26 +106,88 @@ COLD void life_start(void) {
         if (!heap_init()) {
             fatal("no memory to start with");
         }
-        /* Release: whoever sees the flag sees the heap. */
-        atomic_store_explicit(&life_is_started, true, memory_order_release);
+        sees_forks = attention_init();
+        g.is_started = true;
     }
     lock_release(&g.lock);
     if (first) {
-        settle_with_libc();
+        tls.inside = 0;
+        settle_with_libc(sees_forks);
+        tls.inside = 1;
     }
 }
 
-bool life_register_thread(void) {
-    return atomic_load_explicit(&g.has_key, memory_order_acquire) &&
-           pthread_setspecific(g.key, (void *)1) == 0;
+COLD void life_wake(void) {
+    if (!attention_notice_fork()) {
+        start();
+    }
+}
+
+/* ---------------------------------------------------------------- what was left to do */
+
+/*
+ * Only the thread that forked knows which heap is not an orphan; it is the child's first thread.
+ * Until it has come here, no other thread of the child gets a heap.
+ */
+static void settle_in_child(void) {
+    thread_forked();
+    g.threads = tls.registered;
+    background_forked();
+    attention_raise(ATTENTION_ORPHANS);
+    attention_raise(ATTENTION_DEFERRED); /* the bit was lost with the word */
+    attention_take(ATTENTION_FORKED);
+}
+
+static void free_deferred(void) {
+    for (void *object = emergency_take_deferred(); object != NULL;) {
+        void *next = *(void **)object;
+        struct heap_object found = heap_look(object);
+        /* It carries the secret since a handler freed it; a slab's bitmap is the proof. */
+        if (found.verdict != HEAP_LIVE || !heap_free(&found)) {
+            guard_refuse("free", object, &found);
+        }
+        object = next;
+    }
+}
+
+static void attend_inside(uint32_t bits) {
+    if (bits & ATTENTION_FORKED && os_is_first_thread()) {
+        settle_in_child();
+    }
+    if (bits & ATTENTION_DEFERRED) {
+        attention_take(ATTENTION_DEFERRED);
+        free_deferred();
+    }
+    if (bits & ATTENTION_ORPHANS && !thread_recover_some()) {
+        attention_take(ATTENTION_ORPHANS);
+    }
+}
+
+COLD void life_attend(void) {
+    if (!tls.registered) {
+        register_thread();
+    }
+    uint32_t bits = attention_get();
+    if (bits & (ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS)) {
+        tls.inside = 1;
+        atomic_signal_fence(memory_order_seq_cst);
+        attend_inside(bits);
+        atomic_signal_fence(memory_order_seq_cst);
+        tls.inside = 0;
+    }
+    if (attention_take(ATTENTION_BACKGROUND)) {
+        background_wanted();
+    }
 }
 
 #if TALLY_OVERRIDE
 /*
  * Usually libc has allocated long before this runs.  Where it has not, starting here keeps the
- * first malloc from coming out of pthread_atfork or atexit, whose locks we would then want too.
+ * first malloc from coming out of pthread_key_create or atexit, whose locks we would then want too.
  */
 __attribute__((constructor(101))) static void start_early(void) {
-    life_prepare();
+    if (life_enter()) {
+        life_leave();
+    }
 }
 #endif

@@ -1,25 +1,47 @@
 /* SPDX-License-Identifier: MIT
  *
- * life.h - start, thread exit, fork and process exit.
+ * life.h - entering and leaving the allocator; start, thread exit, fork and process exit.
+ *
+ * Everything but a hit on a fast path happens between life_enter and life_leave.  A call that comes
+ * in between, in the same thread, can only come from a signal handler (or, during the start, from a
+ * function of libc that somebody replaced).  It may not touch what the interrupted call is working
+ * on and is served apart: heap/emergency.h.
+ *
+ *      if (!life_enter()) {
+ *          return what a call gets that interrupts us;
+ *      }
+ *      ... locks, magazines, slabs ...
+ *      life_leave();
  */
 #pragma once
 
-#include <stdatomic.h>
+#include "base/attention.h"
+#include "heap/thread.h"
 
-#include "base/common.h"
+/* The rare parts: start or fork, and what was left to do. */
+void life_wake(void);
+void life_attend(void);
 
-/* True once the heap may be used. */
-extern _Atomic bool life_is_started HIDDEN;
+/* False when this thread is inside already. */
+static inline bool life_enter(void) {
+    if (UNLIKELY(tls.inside)) {
+        return false;
+    }
+    tls.inside = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (UNLIKELY(attention_get() == 0)) {
+        life_wake();
+    }
+    return true;
+}
 
-/* Starts the heap; of several callers one does the work.  Ends the process without memory. */
-void life_start(void);
-
-/* Any exported function may be the first call of the process. */
-static inline void life_prepare(void) {
-    if (UNLIKELY(!atomic_load_explicit(&life_is_started, memory_order_acquire))) {
-        life_start();
+static inline void life_leave(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    tls.inside = 0;
+    if (UNLIKELY(attention_get() != ATTENTION_CALM || !tls.registered)) {
+        life_attend();
     }
 }
 
-/* Has libc tell us when this thread ends; false when that is not possible yet. */
-bool life_register_thread(void);
+/* Threads of the program that have used the allocator and not ended; may lag. */
+size_t life_thread_count(void);

@@ -21,25 +21,23 @@
 #include "api/life.h"
 #include "base/os.h"
 #include "guard/guard.h"
+#include "heap/emergency.h"
 #include "heap/heap.h"
 
 /* The two hot functions start at a cache line, so that their speed does not depend on what happens to
  * stand before them. */
 #define CACHE_LINE_START __attribute__((aligned(CACHE_LINE)))
 
-/* A slow call may be the first of its thread, whose end libc must then announce.  Registering may
- * allocate. */
-static inline void conclude(void) {
-    if (UNLIKELY(!tls.registered)) {
-        tls.registered = 1;
-        tls.registered = life_register_thread();
-    }
-}
-
 static void *slow_alloc(size_t size, bool *zeroed) {
-    life_prepare();
-    void *object = size <= PTRDIFF_MAX ? heap_alloc(size, zeroed) : NULL;
-    conclude();
+    *zeroed = false;
+    if (UNLIKELY(size > PTRDIFF_MAX)) {
+        return NULL;
+    }
+    if (UNLIKELY(!life_enter())) {
+        return emergency_alloc(size, SMALLEST);
+    }
+    void *object = heap_alloc(size, zeroed);
+    life_leave();
     return object;
 }
 
@@ -59,7 +57,11 @@ static __attribute__((noinline)) void *malloc_slow(size_t size) {
 
 /* The magazine is empty; class 0 says that there is no heap. */
 static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) {
-    void *object = LIKELY(class4 != 0) ? heap_alloc_cached((unsigned)class4 / 4) : NULL;
+    void *object = NULL;
+    if (LIKELY(class4 != 0 && life_enter())) {
+        object = heap_alloc_cached((unsigned)class4 / 4);
+        life_leave();
+    }
     return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
 
@@ -82,21 +84,42 @@ EXPORT CACHE_LINE_START void *tally_malloc(size_t size) {
 
 /* ---------------------------------------------------------------- free */
 
+/* A handler that interrupts us: no lock may be taken, so less is proved. */
+static COLD void free_interrupting(void *pointer, const char *function) {
+    struct heap_object object = heap_locate(pointer);
+    if (object.verdict != HEAP_LIVE || !heap_free_later(&object)) {
+        guard_refuse(function, pointer, &object);
+    }
+}
+
 static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
-    life_prepare();
+    if (UNLIKELY(!life_enter())) {
+        free_interrupting(pointer, function);
+        return;
+    }
     struct heap_object object = heap_look(pointer);
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
     }
-    conclude();
+    life_leave();
 }
 
-/* The same, after a look whether the object is what one of this size and alignment would be. */
-static void free_size_checked(void *pointer, size_t size, size_t alignment, const char *function) {
-    life_prepare();
+/* What a pointer leads to; judged without proof where this call interrupts us. */
+static struct heap_object look(void *pointer) {
+    if (UNLIKELY(!life_enter())) {
+        return heap_locate(pointer);
+    }
     struct heap_object object = heap_look(pointer);
+    life_leave();
+    return object;
+}
+
+/* The same, after a look whether the object is what one of this size and alignment would be.  A
+ * block of the emergency areas has the size that was asked for. */
+static void free_size_checked(void *pointer, size_t size, size_t alignment, const char *function) {
+    struct heap_object object = look(pointer);
     size_t expected = heap_size_for(size, alignment);
-    if (UNLIKELY(object.verdict == HEAP_LIVE && object.size != expected)) {
+    if (UNLIKELY(object.verdict == HEAP_LIVE && object.span != NULL && object.size != expected)) {
         guard_refuse_size(function, pointer, &object, size, expected);
     }
     free_checked(pointer, function);
@@ -117,7 +140,12 @@ static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size
 
 /* The arguments are in the order in which the fast path has them in registers. */
 static __attribute__((noinline)) void free_full(void *pointer, size_t class4) {
+    if (UNLIKELY(!life_enter())) {
+        free_interrupting(pointer, "free");
+        return;
+    }
     heap_free_cached((unsigned)class4 / 4, pointer);
+    life_leave();
 }
 
 /* What became of a pointer on the fast path. */
@@ -201,8 +229,7 @@ EXPORT void *tally_calloc(size_t count, size_t size) {
 /* The object behind a pointer the program wants to resize or measure; ends the process if it is not
  * a live one. */
 static struct heap_object look_or_refuse(void *pointer, const char *function) {
-    life_prepare();
-    struct heap_object object = heap_look(pointer);
+    struct heap_object object = look(pointer);
     if (UNLIKELY(object.verdict != HEAP_LIVE)) {
         guard_refuse(function, pointer, &object);
     }
@@ -213,7 +240,12 @@ static bool resize_in_place(const struct heap_object *object, size_t size) {
     if (object->size_class != 0) {
         return size <= SMALL_MAX && size_class_of(size) == object->size_class;
     }
-    return size > SMALL_MAX && heap_resize(object, size);
+    if (size <= SMALL_MAX || UNLIKELY(!life_enter())) {
+        return false;
+    }
+    bool done = heap_resize(object, size);
+    life_leave();
+    return done;
 }
 
 EXPORT void *tally_realloc(void *pointer, size_t size) {
@@ -250,10 +282,15 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 /* ---------------------------------------------------------------- aligned requests */
 
 static void *alloc_aligned(size_t alignment, size_t size) {
-    life_prepare();
-    void *object =
-        size <= PTRDIFF_MAX ? heap_alloc_aligned(size, max_size(alignment, SMALLEST)) : NULL;
-    conclude();
+    if (UNLIKELY(size > PTRDIFF_MAX)) {
+        return NULL;
+    }
+    alignment = max_size(alignment, SMALLEST);
+    if (UNLIKELY(!life_enter())) {
+        return emergency_alloc(size, alignment);
+    }
+    void *object = heap_alloc_aligned(size, alignment);
+    life_leave();
     return object;
 }
 
@@ -290,17 +327,23 @@ EXPORT void *tally_memalign(size_t alignment, size_t size) {
     return object != NULL ? object : fail(ENOMEM);
 }
 
+/* The page size, also in the first call of all. */
+static size_t page_bytes(void) {
+    if (UNLIKELY(os_facts.page_bytes == 0) && life_enter()) {
+        life_leave();
+    }
+    return os_facts.page_bytes;
+}
+
 EXPORT void *tally_valloc(size_t size) {
-    life_prepare();
-    return tally_memalign(os_facts.page_bytes, size);
+    return tally_memalign(page_bytes(), size);
 }
 
 EXPORT void *tally_pvalloc(size_t size) {
-    life_prepare();
     if (size > PTRDIFF_MAX) {
         return fail(ENOMEM);
     }
-    return tally_memalign(os_facts.page_bytes, align_up(max_size(size, 1), os_facts.page_bytes));
+    return tally_memalign(page_bytes(), align_up(max_size(size, 1), page_bytes()));
 }
 
 EXPORT size_t tally_usable_size(void *pointer) {

@@ -8,13 +8,20 @@
 #include "heap/heap.h"
 
 EXPORT size_t tally_purge(void) {
-    life_prepare();
-    return heap_trim();
+    if (!life_enter()) {
+        return 0;
+    }
+    size_t bytes = heap_trim();
+    life_leave();
+    return bytes;
 }
 
 EXPORT void tally_totals(struct tally_totals *totals) {
-    life_prepare();
-    struct heap_totals t = heap_totals();
+    struct heap_totals t = {0};
+    if (life_enter()) {
+        t = heap_totals();
+        life_leave();
+    }
     *totals = (struct tally_totals){
         .live = t.live,
         .cached = t.cached,
@@ -27,8 +34,10 @@ EXPORT void tally_totals(struct tally_totals *totals) {
 }
 
 EXPORT void tally_verify(void) {
-    life_prepare();
-    heap_verify();
+    if (life_enter()) {
+        heap_verify();
+        life_leave();
+    }
 }
 
 EXPORT const char *tally_version(void) {

@@ -7,6 +7,7 @@
  */
 #include "base/lock.h"
 
+#include "base/attention.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -47,6 +48,10 @@ static void relax(void) {
 }
 
 COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
+    /* A fork in a signal handler may have left us in a child that has not looked around yet. */
+    if (attention_get() == 0) {
+        attention_notice_fork();
+    }
     uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
     uint32_t keep = 0;
     for (unsigned spins = 0;;) {

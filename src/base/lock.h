@@ -26,6 +26,7 @@ enum lock_rank {
     RANK_POOL,     /* the pool of empty magazines */
     RANK_PAGES,    /* the page heap */
     RANK_METADATA, /* our own memory; a leaf */
+    RANK_MOVED,    /* the list of moved ranges; a leaf */
 };
 
 struct lock {

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/os.h"
 
-enum option_type { U64, I64, BOOL };
+enum option_type { U64, I64, BOOL, WORD };
 
 struct row {
     const char *name;
@@ -21,17 +21,20 @@ struct row {
     uint64_t initial;
     uint64_t least;
     uint64_t most;
-    void *field; /* 64 bits, whatever the type */
+    void *field;       /* 64 bits, whatever the type */
+    const char *words; /* WORD: what may be said, separated by |; the value is the place of it */
 };
 
 struct options opt;
 
 #define OPTION(name, type, initial, least, most, help)                                             \
-    {#name, type, (uint64_t)(initial), (uint64_t)(least), (uint64_t)(most), &opt.name},
+    {#name, type, (uint64_t)(initial), (uint64_t)(least), (uint64_t)(most), &opt.name, NULL},
+#define CHOICE(name, words, initial, help) {#name, WORD, initial, 0, 0, &opt.name, words},
 static const struct row rows[] = {
 #include "base/options.def"
 };
 #undef OPTION
+#undef CHOICE
 
 /* A piece of the configuration text. */
 struct piece {
@@ -72,10 +75,38 @@ static const struct row *find_row(struct piece key) {
     return NULL;
 }
 
+/* The text up to the first of the two stop characters. */
+static struct piece take_until(const char *text, char stop, char other_stop) {
+    size_t n = 0;
+    while (text[n] != '\0' && text[n] != stop && text[n] != other_stop) {
+        n++;
+    }
+    return (struct piece){text, n};
+}
+
+static bool parse_word(const char *words, struct piece value, uint64_t *number) {
+    *number = 0;
+    for (;;) {
+        struct piece word = take_until(words, '|', '|');
+        if (word.length == value.length &&
+            __builtin_memcmp(word.start, value.start, word.length) == 0) {
+            return true;
+        }
+        if (word.start[word.length] == '\0') {
+            return false;
+        }
+        words = word.start + word.length + 1;
+        ++*number;
+    }
+}
+
 static bool parse_value(const struct row *row, struct piece value, uint64_t *number) {
     if (row->type == BOOL) {
         *number = piece_equals(value, "true");
         return *number || piece_equals(value, "false");
+    }
+    if (row->type == WORD) {
+        return parse_word(row->words, value, number);
     }
     bool negative = row->type == I64 && value.length > 0 && value.start[0] == '-';
     if (!fmt_parse_number(value.start + negative, value.length - negative, number)) {
@@ -103,15 +134,6 @@ static void apply(struct piece key, struct piece value, const char *source) {
     } else {
         *(uint64_t *)row->field = number;
     }
-}
-
-/* The text up to the first of the two stop characters. */
-static struct piece take_until(const char *text, char stop, char other_stop) {
-    size_t n = 0;
-    while (text[n] != '\0' && text[n] != stop && text[n] != other_stop) {
-        n++;
-    }
-    return (struct piece){text, n};
 }
 
 void opt_parse(const char *text, const char *source) {

@@ -11,10 +11,15 @@
 #define KEPT_I64 int64_t
 #define KEPT_BOOL uint64_t
 #define OPTION(name, type, initial, least, most, help) KEPT_##type name;
+#define CHOICE(name, words, initial, help) uint64_t name;
 struct options {
 #include "base/options.def"
 };
 #undef OPTION
+#undef CHOICE
+
+/* The values of choices, in the order of their words. */
+enum { BACKGROUND_THREAD_FALSE, BACKGROUND_THREAD_TRUE, BACKGROUND_THREAD_AUTO };
 
 /* Fixed once opt_init() has returned. */
 extern struct options opt HIDDEN;

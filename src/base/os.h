@@ -10,20 +10,28 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "base/common.h"
 
-/* Facts about the process, fixed at os_init(). */
+/* Facts about the process, read by os_init(). */
 struct os_facts {
-    size_t page_bytes;          /* 4, 16 or 64 KiB */
-    uint64_t random;            /* 64 bits the kernel chose for this process */
-    bool secure;                /* set-uid and the like: the environment must not act */
-    bool address_space_limited; /* RLIMIT_AS is finite: do not reserve gigabytes */
-    uint32_t cpus;              /* CPUs this process may run on, at least 1 */
+    size_t page_bytes;      /* 4, 16 or 64 KiB */
+    uint64_t random;        /* 64 bits the kernel chose for this process */
+    bool secure;            /* set-uid and the like: the environment must not act */
+    bool no_new_privileges; /* the mark of a sandbox, which may forbid system calls */
+    uint32_t cpus;          /* CPUs this process may run on, at least 1 */
+    /* RLIMIT_AS is finite: reserve nothing ahead.  The one fact that may change: a limit that comes
+     * later is noticed when the kernel refuses memory. */
+    _Atomic bool address_space_limited;
 };
 extern struct os_facts os_facts HIDDEN;
 
 /* Reads the facts.  Needs no file descriptor and no memory; may be called again. */
 void os_init(void);
+
+/* Is RLIMIT_AS finite now? */
+bool os_address_space_is_limited(void);
 
 /* The value of an environment variable, or NULL.  Works before libc has set up `environ`. */
 const char *os_environment(const char *name);
@@ -47,12 +55,33 @@ int os_unmap(void *start, size_t bytes);
  * otherwise: always -ENOTSUP where a first try shows that the kernel only claims to do it. */
 int os_purge(void *start, size_t bytes);
 
+/*
+ * Moves the pages of `from` to `to`, in place of what is mapped there, without copying.  The source
+ * keeps its addresses and reads as zeros.  Otherwise -errno, with the source as it was and anything
+ * at the destination: -ENOTSUP where it can never work, -EPERM for memory the program has locked,
+ * -EADDRNOTAVAIL when the addresses of the destination are lost: they may be somebody else's.
+ */
+int os_move(void *to, void *from, size_t bytes);
+
+/* Puts new memory in place of what is mapped there, so that the kernel joins it with the mappings
+ * beside it; it reads as zeros.  Otherwise -errno, with anything there, or -EADDRNOTAVAIL as above. */
+int os_renew(void *start, size_t bytes);
+
+/* From now on the pages read as zeros in the child of a fork.  0 or -errno. */
+int os_wipe_on_fork(void *start, size_t bytes);
+
 /* Sleeps while `*word == expected`; may wake for no reason.  os_wake() wakes one sleeper. */
 void os_wait(_Atomic uint32_t *word, uint32_t expected);
+
+/* The same for at most so many milliseconds. */
+void os_wait_ms(_Atomic uint32_t *word, uint32_t expected, uint64_t ms);
 void os_wake(_Atomic uint32_t *word);
 
 /* Milliseconds since some point in the past; coarse, and never backwards. */
 uint64_t os_now_ms(void);
+
+/* True in the first thread of a process: the one that main runs in, or the one that forked. */
+bool os_is_first_thread(void);
 
 /* The CPU this thread runs on now.  A hint: it may be stale or out of range at once. */
 uint32_t os_current_cpu(void);

@@ -18,9 +18,12 @@
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
+
+#include "base/log.h"
 
 struct os_facts os_facts;
 
@@ -101,7 +104,7 @@ static uint32_t count_cpus(void) {
     return cpus > 0 ? cpus : 1;
 }
 
-static bool address_space_is_limited(void) {
+bool os_address_space_is_limited(void) {
     struct rlimit limit;
     long failed = raw_call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
     return failed == 0 && limit.rlim_cur != RLIM_INFINITY;
@@ -127,7 +130,8 @@ void os_init(void) {
     os_facts.page_bytes = page != 0 ? page : 4096;
     os_facts.random = mix_random((const unsigned char *)getauxval(AT_RANDOM));
     os_facts.secure = getauxval(AT_SECURE) != 0;
-    os_facts.address_space_limited = address_space_is_limited();
+    os_facts.no_new_privileges = raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1;
+    os_facts.address_space_limited = os_address_space_is_limited();
     os_facts.cpus = count_cpus();
 }
 
@@ -166,6 +170,10 @@ int os_unmap(void *start, size_t bytes) {
     return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
 }
 
+int os_wipe_on_fork(void *start, size_t bytes) {
+    return (int)raw_call(SYS_madvise, (long)start, (long)bytes, MADV_WIPEONFORK, 0, 0, 0);
+}
+
 static int purge(void *start, size_t bytes) {
     long result;
     do {
@@ -196,10 +204,133 @@ int os_purge(void *start, size_t bytes) {
     return truth == PURGE_WORKS ? purge(start, bytes) : -ENOTSUP;
 }
 
+/* ---------------------------------------------------------------- moving memory */
+
+/*
+ * A system call that replaces a mapping may take the old one away and then fail.  In the hole
+ * another thread's mapping may appear, so it must not be touched unless it is known to be ours.
+ * Hence a word is left at its start before the call, and read back through the kernel, which answers
+ * also where nothing is mapped.
+ */
+enum { WITNESS = 0x7a11f00d };
+
+static void leave_witness(void *start) {
+    *(volatile uint32_t *)start = WITNESS;
+}
+
+static bool witness_is_there(void *start) {
+    struct timespec at_once = {0};
+    long result =
+        raw_call(SYS_futex, (long)start, FUTEX_WAIT_PRIVATE, WITNESS, (long)&at_once, 0, 0);
+    return result == -ETIMEDOUT || result == -EINTR; /* It would have slept: the word is the same. */
+}
+
+/* After a refusal: the old mapping is still there, or new memory can be put in its place. */
+static bool is_ours_still(void *start, size_t bytes) {
+    if (witness_is_there(start)) {
+        return true;
+    }
+    /* Without MAP_FIXED: old kernels know no way to ask for exactly these addresses, if free. */
+    void *filled = map(start, bytes, PROT_READ | PROT_WRITE);
+    if (filled != start && filled != NULL) {
+        os_unmap(filled, bytes);
+    }
+    return filled == start;
+}
+
+/* The kernel would move locked memory and, on the way, unlock the whole mapping it was part of.  It
+ * refuses this advice for locked memory, and otherwise it changes nothing that shows.  A huge page is
+ * advised as a whole, or it would be split. */
+static bool is_locked(void *start, size_t bytes) {
+    enum { HUGE_BYTES = 2 << 20 };
+    uintptr_t from = align_up((uintptr_t)start, HUGE_BYTES);
+    size_t length = HUGE_BYTES;
+    if (from + length > (uintptr_t)start + bytes) {
+        from = (uintptr_t)start;
+        length = os_facts.page_bytes;
+    }
+    return raw_call(SYS_madvise, (long)from, (long)length, MADV_COLD, 0, 0, 0) != 0;
+}
+
+static int move(void *to, void *from, size_t bytes) {
+    long result = raw_call(SYS_mremap, (long)from, (long)bytes, (long)bytes,
+                           MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
+    return result < 0 && result > -4096 ? (int)result : 0;
+}
+
+enum truth { UNTRIED, WORKS, NEVER_WORKS };
+
+/* Kernels before 5.7 and some emulators cannot keep the source; others may claim they can. */
+static enum truth try_move(void) {
+    size_t page = os_facts.page_bytes;
+    volatile char *pages = os_map(2 * page);
+    if (pages == NULL) {
+        return UNTRIED;
+    }
+    pages[0] = 1;
+    leave_witness((void *)(uintptr_t)(pages + page));
+    int error = move((void *)(uintptr_t)(pages + page), (void *)(uintptr_t)pages, page);
+    bool works = error == 0 && pages[0] == 0 && pages[page] == 1;
+    bool both = error == 0 || witness_is_there((void *)(uintptr_t)(pages + page));
+    os_unmap((void *)(uintptr_t)pages, both ? 2 * page : page);
+    if (works) {
+        return WORKS;
+    }
+    return error == -ENOMEM ? UNTRIED : NEVER_WORKS;
+}
+
+/* A word of the first page that is not 0.  Kernels from 6.17 on move a range of several mappings one
+ * by one and may stop half-way; if the word is 0 then, the contents are torn and we must not go on. */
+static const volatile uint64_t *find_set_word(const void *start) {
+    const volatile uint64_t *word = start;
+    for (size_t i = 0; i < os_facts.page_bytes / sizeof(*word); i++) {
+        if (word[i] != 0) {
+            return &word[i];
+        }
+    }
+    return NULL;
+}
+
+int os_move(void *to, void *from, size_t bytes) {
+    static _Atomic int truth;
+    if (truth == UNTRIED) {
+        truth = try_move();
+    }
+    if (truth != WORKS) {
+        return truth == UNTRIED ? -ENOMEM : -ENOTSUP;
+    }
+    if (is_locked(from, bytes)) {
+        return -EPERM;
+    }
+    const volatile uint64_t *word = find_set_word(from);
+    leave_witness(to);
+    int error = move(to, from, bytes);
+    if (error == 0 || is_ours_still(to, bytes)) {
+        return error;
+    }
+    ensure(word == NULL || *word != 0);
+    return -EADDRNOTAVAIL;
+}
+
+int os_renew(void *start, size_t bytes) {
+    leave_witness(start);
+    long result = raw_call(SYS_mmap, (long)start, (long)bytes, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (result == (long)start) {
+        return 0;
+    }
+    return is_ours_still(start, bytes) ? (int)result : -EADDRNOTAVAIL;
+}
+
 /* ---------------------------------------------------------------- threads */
 
 void os_wait(_Atomic uint32_t *word, uint32_t expected) {
     raw_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, expected, 0, 0, 0);
+}
+
+void os_wait_ms(_Atomic uint32_t *word, uint32_t expected, uint64_t ms) {
+    struct timespec time = {.tv_sec = (time_t)(ms / 1000), .tv_nsec = (long)(ms % 1000) * 1000000};
+    raw_call(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, expected, (long)&time, 0, 0);
 }
 
 void os_wake(_Atomic uint32_t *word) {
@@ -210,6 +341,10 @@ uint64_t os_now_ms(void) {
     struct timespec now = {0};
     raw_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+bool os_is_first_thread(void) {
+    return raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0) == raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
 uint32_t os_current_cpu(void) {

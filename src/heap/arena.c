@@ -11,8 +11,6 @@
 #include "base/os.h"
 #include "heap/meta.h"
 
-enum { MOST_ARENAS = 256 };
-
 static struct {
     struct arena *arenas;
     unsigned count;

@@ -13,6 +13,8 @@ struct arena {
     struct bin bins[CLASS_COUNT];
 };
 
+enum { MOST_ARENAS = 256 };
+
 /* False when the kernel refuses the memory. */
 bool arena_init(void);
 

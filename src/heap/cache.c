@@ -21,7 +21,7 @@
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and
  *             its new tops are published last, so a search by another thread never meets half a
- *             move.
+ *             move, a signal handler finds nothing to take, and a fork finds sound tops.
  * Invariant   |A| + |F| <= room of a class, which is at least 1 while it has magazines; with a room
  *             of 1, each may hold one, since a free must find a slot.
  *             spare_bytes + sum of room * size == opt.thread_cache_bytes.
@@ -117,22 +117,31 @@ struct closed {
     unsigned ngive;
 };
 
+static uintptr_t close_top(uintptr_t *top, uintptr_t mask) {
+    uintptr_t seen = *(volatile uintptr_t *)top;
+    while (!magazine_swap_top(top, &seen, seen & mask)) {
+    }
+    return seen;
+}
+
 static inline struct closed close_class(struct thread *thread, unsigned c) {
     struct rec *rec = &thread->hot.rec[c];
+    uintptr_t give = close_top(&rec->give, 0);
+    uintptr_t take = close_top(&rec->take, ~(uintptr_t)MAGAZINE_MASK);
     struct closed closed = {
-        .take = magazine_of_take(rec->take),
-        .give = magazine_of_give(rec->give),
-        .ntake = magazine_take_count(rec->take),
+        .take = magazine_of_take(take),
+        .give = magazine_of_give(give),
+        .ntake = magazine_take_count(take),
     };
     closed.given = (void **)magazine_give_start(closed.give, thread->cap[c]);
-    closed.ngive = (unsigned)((void **)rec->give - closed.given);
-    publish(&rec->give, 0);
-    publish(&rec->take, (uintptr_t)closed.take);
+    closed.ngive = (unsigned)((void **)give - closed.given);
     return closed;
 }
 
-/* Opens the class with F empty and open for what A leaves of the room, at most half of it. */
-static inline void open_class(struct thread *thread, unsigned c, struct closed closed) {
+/* Opens the class with F open for what A leaves of the room, at most half of it, and holding
+ * `first` if that is not NULL. */
+static inline void open_class(struct thread *thread, unsigned c, struct closed closed,
+                              void *first) {
     struct rec *rec = &thread->hot.rec[c];
     unsigned room = thread->room[c];
     assert(room > 0);
@@ -140,8 +149,13 @@ static inline void open_class(struct thread *thread, unsigned c, struct closed c
     unsigned half = (room + 1) / 2;
     unsigned cap = left < half ? left : half;
     __atomic_store_n(&thread->cap[c], (uint8_t)cap, __ATOMIC_RELEASE);
+    uintptr_t give = magazine_give_start(closed.give, cap);
+    if (first != NULL) {
+        *(void **)give = first;
+        give += sizeof(void *);
+    }
     publish(&rec->take, (uintptr_t)closed.take + closed.ntake * sizeof(void *));
-    publish(&rec->give, magazine_give_start(closed.give, cap));
+    publish(&rec->give, give);
 }
 
 /*
@@ -202,7 +216,7 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
     }
     set_room(thread, c, (unsigned)room);
     thread->goal[c] = FIRST_GOAL;
-    open_class(thread, c, empty);
+    open_class(thread, c, empty, NULL);
     return true;
 }
 
@@ -264,34 +278,31 @@ static __attribute__((noinline)) struct closed fetch_more(struct thread *thread,
     return closed;
 }
 
-/* A is empty: hand out what was freed, and if that is little, fetch more. */
-static void refill(struct thread *thread, unsigned c) {
+/* A is empty: hand out what was freed, and if that is little, fetch more.  The object is taken
+ * before the class is open again, when no signal handler can take it too. */
+static void *refill(struct thread *thread, unsigned c) {
     struct closed closed = close_class(thread, c);
-    closed.ntake = 0;
     give_to_take(&closed);
     grow_room(thread, c);
     if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
         closed = fetch_more(thread, c, closed);
     }
-    open_class(thread, c, closed);
+    void *object = closed.ntake > 0 ? closed.take->slots[--closed.ntake] : NULL;
+    open_class(thread, c, closed, NULL);
+    return object;
 }
 
 void *cache_alloc(struct thread *thread, unsigned c) {
-    struct rec *rec = &thread->hot.rec[c];
-    if (magazine_take_is_empty(rec->take)) {
-        if (!has_magazines(thread, c)) {
-            return cache_alloc_uncached(thread, c);
-        }
-        refill(thread, c);
-        if (magazine_take_is_empty(rec->take)) {
-            return NULL;
-        }
+    void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
+    if (LIKELY(object == NULL)) {
+        object = has_magazines(thread, c) ? refill(thread, c) : cache_alloc_uncached(thread, c);
     }
-    return magazine_pop(&rec->take, rec->take);
+    return object;
 }
 
-/* F is full: put it onto A, or let A, which is colder, leave first. */
-static void relieve(struct thread *thread, unsigned c) {
+/* F is full: put it onto A, or let A, which is colder, leave first.  The object that found no slot
+ * becomes the first of the new F. */
+static void relieve(struct thread *thread, unsigned c, void *object) {
     struct closed closed = close_class(thread, c);
     if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
         closed.take = depot_put(c, closed.take, closed.ntake);
@@ -300,21 +311,18 @@ static void relieve(struct thread *thread, unsigned c) {
     }
     give_to_take(&closed);
     grow_room(thread, c);
-    open_class(thread, c, closed);
+    open_class(thread, c, closed, object);
 }
 
 void cache_free(struct thread *thread, unsigned c, void *object) {
-    struct rec *rec = &thread->hot.rec[c];
-    if (magazine_give_is_full(rec->give)) {
-        if (!has_magazines(thread, c)) {
-            bin_drain(c, &object, 1);
-            return;
-        }
-        if (magazine_give_is_full(rec->give)) {
-            relieve(thread, c);
-        }
+    if (UNLIKELY(magazine_push_slowly(&thread->hot.rec[c].give, object))) {
+        return;
     }
-    magazine_push(&rec->give, rec->give, object);
+    if (has_magazines(thread, c)) {
+        relieve(thread, c, object);
+    } else {
+        bin_drain(c, &object, 1);
+    }
 }
 
 /* Leaves the class closed, with both magazines empty. */
@@ -332,17 +340,39 @@ static struct closed put_all(struct thread *thread, unsigned c) {
 
 static void empty_class(struct thread *thread, unsigned c) {
     struct closed closed = put_all(thread, c);
-    open_class(thread, c, closed);
+    open_class(thread, c, closed, NULL);
+}
+
+static void flush_class(struct thread *thread, unsigned c) {
+    if (thread->hot.rec[c].take != 0) {
+        struct closed closed = put_all(thread, c);
+        publish(&thread->hot.rec[c].take, 0);
+        depot_return_magazine(closed.take);
+        depot_return_magazine(closed.give);
+        set_room(thread, c, 0);
+    }
 }
 
 void cache_flush(struct thread *thread) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        if (thread->hot.rec[c].take != 0) {
-            struct closed closed = put_all(thread, c);
-            publish(&thread->hot.rec[c].take, 0);
-            depot_return_magazine(closed.take);
-            depot_return_magazine(closed.give);
-            set_room(thread, c, 0);
-        }
+        flush_class(thread, c);
+    }
+}
+
+/*
+ * Where F is closed, the thread was moving the class's objects when it vanished, and what it moved
+ * is lost: even the magazines may be in a depot already.  Only an A with objects in it is sound
+ * then: it is closed after F and opened before.
+ */
+void cache_recover_class(struct thread *gone, unsigned c) {
+    struct rec *rec = &gone->hot.rec[c];
+    if (rec->give != 0) {
+        flush_class(gone, c);
+        return;
+    }
+    uintptr_t take = rec->take;
+    publish(&rec->take, 0);
+    if (!magazine_take_is_empty(take)) {
+        depot_return_magazine(depot_put(c, magazine_of_take(take), magazine_take_count(take)));
     }
 }

@@ -2,7 +2,7 @@
  *
  * cache.h - one thread's magazines: refill, relieve, room, slow start.
  *
- * Threads     Call with the caller's own heap only.
+ * Threads     Call with the caller's own heap, or with one that has no thread.
  */
 #pragma once
 
@@ -23,3 +23,6 @@ void cache_free(struct thread *thread, unsigned size_class, void *object);
 
 /* Gives everything in the magazines back and takes all room away. */
 void cache_flush(struct thread *thread);
+
+/* The same for one class of a thread that vanished in a fork, wherever it was at that moment. */
+void cache_recover_class(struct thread *gone, unsigned size_class);

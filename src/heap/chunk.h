@@ -54,7 +54,10 @@ struct span {
     uint16_t arena;      /* slab: the arena whose bin owns it */
     uint8_t size_class;  /* slab */
     uint8_t kind;        /* enum span_kind; arena, class and kind are compared as one word */
-    uint64_t slow_frees; /* slab: frees that found their granule not published */
+    union {
+        uint64_t slow_frees; /* slab: frees that found their granule not published */
+        uint64_t has_moved;  /* large: pages of it may have come from other addresses */
+    };
     size_t bytes;        /* large: usable bytes */
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
     struct pairing_node node;         /* slab: in its bin, by address */

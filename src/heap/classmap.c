@@ -11,33 +11,64 @@
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
 enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT) };
-static const size_t map_bytes = (size_t)1 << 32;
+static const size_t map_bytes = (size_t)PIECE_BYTES * TABLE_LEAVES;
 
 /* What the map points to before start, and for ever in window mode: free may be the first call. */
 static _Atomic uint8_t zero_byte;
 
 _Atomic uint8_t *classmap = &zero_byte;
-uint32_t classmap_mask = 0;
+_Atomic uint32_t classmap_mask = 0;
 _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
 
 void classmap_init(bool windowed) {
     void *map = windowed ? NULL : os_reserve_readable(map_bytes);
     if (map != NULL) {
         classmap = map;
-        classmap_mask = UINT32_MAX;
+        atomic_store_explicit(&classmap_mask, UINT32_MAX, memory_order_relaxed);
     }
 }
 
 bool classmap_is_windowed(void) {
-    return classmap_mask == 0;
+    return atomic_load_explicit(&classmap_mask, memory_order_relaxed) == 0;
 }
 
+/* The first piece is never opened, because its first byte must stay 0: it is what every look-up
+ * reads once the mask is 0. */
 static bool open_piece(uintptr_t base) {
     if (classmap_is_windowed()) {
         return true;
     }
     uint32_t first = (uint32_t)(align_down(base, UINT64_C(1) << LG_TABLE_LEAF) >> LG_UNIT);
-    return os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
+    return first != 0 && os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
+}
+
+static bool piece_is_open(size_t piece) {
+    return atomic_load_explicit(&classmap_leaves[piece], memory_order_relaxed) != NULL;
+}
+
+/*
+ * Pieces that describe the heap stay: a thread that read the mask before may still read the byte of
+ * an object that it owns.  Nobody looks up anything else, but for a free of what is not ours.
+ */
+static void unmap_closed_pieces(void) {
+    uintptr_t start = (uintptr_t)classmap + os_facts.page_bytes;
+    for (size_t piece = 0; piece <= TABLE_LEAVES; piece++) {
+        if (piece == TABLE_LEAVES || piece_is_open(piece)) {
+            uintptr_t end = (uintptr_t)classmap + piece * PIECE_BYTES;
+            if (end > start) {
+                os_unmap((void *)start, end - start);
+            }
+            start = end + PIECE_BYTES;
+        }
+    }
+}
+
+/* A second call would unmap what others may have mapped into the holes since. */
+void classmap_shrink(void) {
+    if (!classmap_is_windowed()) {
+        atomic_store_explicit(&classmap_mask, 0, memory_order_seq_cst);
+        unmap_closed_pieces();
+    }
 }
 
 bool classmap_cover(uintptr_t base) {

@@ -16,6 +16,8 @@
  *
  * Where 4 GiB of addresses cannot be had (an address space limit, valgrind) the mask is 0 and the
  * map is a single byte that is 0: every free takes the slow path, which uses the chunk table only.
+ * When a limit comes later, the map becomes the same: the mask turns 0, the first page stays, and
+ * so do the parts that describe the heap, for a thread that was about to read one.
  *
  * The chunk table is the exact map: two levels, all bits compared.
  *
@@ -36,15 +38,19 @@ enum {
 };
 
 extern _Atomic uint8_t *classmap HIDDEN;
-extern uint32_t classmap_mask HIDDEN;
+extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
 
 typedef _Atomic(struct chunk *) chunk_slot;
 extern _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES] HIDDEN;
 
 void classmap_init(bool windowed);
 
-/* True when the class map was left out and every free must take the slow path. */
+/* True when the class map is not in use and every free must take the slow path. */
 bool classmap_is_windowed(void);
+
+/* Gives the addresses of the class map back, for good; frees take the slow path from now on.  Other
+ * threads may be looking up meanwhile.  Call with the page heap locked. */
+void classmap_shrink(void);
 
 /* Makes room to describe a chunk at `base`.  False, with nothing changed, without memory or when an
  * address that shares its bytes is in use. */
@@ -56,9 +62,20 @@ void classmap_enter(struct chunk *chunk);
 /* Writes the class byte of `count` granules from `address` on. */
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class);
 
+/* The mask may turn 0 meanwhile, so it is read once.  Compilers spend a register and an instruction
+ * on an atomic load; on x86-64 it is the operand of the `and`. */
+static inline uintptr_t classmap_index(uintptr_t address) {
+    uintptr_t index = address >> LG_UNIT;
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__("andl %1, %k0" : "+r"(index) : "m"(classmap_mask) : "cc"); /* clears the upper half */
+    return index;
+#else
+    return index & atomic_load_explicit(&classmap_mask, memory_order_relaxed);
+#endif
+}
+
 static inline uint8_t classmap_get(uintptr_t address) {
-    uint32_t index = (uint32_t)(address >> LG_UNIT) & classmap_mask;
-    return atomic_load_explicit(&classmap[index], memory_order_relaxed);
+    return atomic_load_explicit(&classmap[classmap_index(address)], memory_order_relaxed);
 }
 
 static inline chunk_slot *classmap_leaf(uintptr_t address) {

@@ -221,6 +221,10 @@ void depot_drain_all(void) {
     }
 }
 
+void depot_tick(void) {
+    depot_drain_all();
+}
+
 void depot_drain_surplus(void) {
     size_t held = atomic_load_explicit(&g.bytes, memory_order_relaxed);
     if (held > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {

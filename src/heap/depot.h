@@ -31,6 +31,9 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
  */
 unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count, unsigned most);
 
+/* Drains what nobody has needed since the last tick. */
+void depot_tick(void);
+
 /* Drains all depots into the slabs. */
 void depot_drain_all(void);
 

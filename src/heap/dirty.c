@@ -31,6 +31,8 @@ static struct {
     _Atomic size_t purged_units;
 } g;
 
+bool dirty_has_background;
+
 static void add(_Atomic size_t *sum, size_t value) {
     size_t old = atomic_load_explicit(sum, memory_order_relaxed);
     atomic_store_explicit(sum, old + value, memory_order_relaxed);

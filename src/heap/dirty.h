@@ -14,6 +14,9 @@ struct dirty_totals {
     size_t purged; /* given back to the kernel so far */
 };
 
+/* A background thread looks after what is kept. */
+extern bool dirty_has_background HIDDEN;
+
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */
 bool dirty_reuse(struct chunk *chunk, unit_map units);
 

@@ -12,6 +12,7 @@
 #include "heap/arena.h"
 #include "heap/cache.h"
 #include "heap/depot.h"
+#include "heap/emergency.h"
 #include "heap/large.h"
 #include "heap/meta.h"
 #include "heap/pages.h"
@@ -110,7 +111,7 @@ static enum heap_verdict judge_start(struct heap_object *object, const void *add
     return is_free ? HEAP_DOUBLE_FREE : HEAP_LIVE;
 }
 
-static void judge_in_slab(struct heap_object *object, const void *address) {
+static void locate_in_slab(struct heap_object *object, const void *address) {
     struct span *slab = object->span;
     const struct size_class *sc = slab_class(slab);
     uint32_t offset = (uint32_t)((uintptr_t)address - slab->base);
@@ -120,25 +121,49 @@ static void judge_in_slab(struct heap_object *object, const void *address) {
     object->base = slab->base + (uintptr_t)index * sc->size;
     if (index >= sc->total) {
         object->verdict = HEAP_SLAB_END;
-    } else if (size_class_is_start(sc, offset)) {
-        object->verdict = judge_start(object, address);
     } else {
-        object->verdict = HEAP_INTERIOR;
+        object->verdict = size_class_is_start(sc, offset) ? HEAP_LIVE : HEAP_INTERIOR;
     }
 }
 
-struct heap_object heap_look(const void *address) {
-    struct heap_object object = {.verdict = HEAP_FOREIGN};
+static enum heap_verdict judge_outside(struct heap_object *object, const void *address) {
+    if (classmap_chunk((uintptr_t)address) != NULL) {
+        return HEAP_FREE_PAGES;
+    }
+    object->span = NULL;
+    object->base = (uintptr_t)address;
+    switch (emergency_look(address, &object->size)) {
+    case EMERGENCY_LIVE:
+        return HEAP_LIVE;
+    case EMERGENCY_FREE:
+        return HEAP_DOUBLE_FREE;
+    case EMERGENCY_NOTHING:
+        return HEAP_FREE_PAGES;
+    case EMERGENCY_ELSEWHERE:
+        break;
+    }
+    return HEAP_FOREIGN;
+}
+
+struct heap_object heap_locate(const void *address) {
+    struct heap_object object = {0};
     object.span = classmap_span((uintptr_t)address);
     if (object.span == NULL || object.span->kind == SPAN_NONE) {
-        bool ours = classmap_chunk((uintptr_t)address) != NULL;
-        object.verdict = ours ? HEAP_FREE_PAGES : HEAP_FOREIGN;
+        object.verdict = judge_outside(&object, address);
     } else if (object.span->kind == SPAN_SLAB) {
-        judge_in_slab(&object, address);
+        locate_in_slab(&object, address);
     } else {
         object.base = object.span->base;
         object.size = object.span->bytes;
         object.verdict = object.base == (uintptr_t)address ? HEAP_LIVE : HEAP_INTERIOR;
+    }
+    return object;
+}
+
+struct heap_object heap_look(const void *address) {
+    struct heap_object object = heap_locate(address);
+    if (object.verdict == HEAP_LIVE && object.size_class != 0) {
+        object.verdict = judge_start(&object, address);
     }
     return object;
 }
@@ -156,6 +181,9 @@ static void free_small(unsigned size_class, void *address) {
 }
 
 bool heap_free(const struct heap_object *object) {
+    if (object->span == NULL) {
+        return emergency_free((void *)object->base);
+    }
     if (object->size_class == 0) {
         return large_free(object->span);
     }
@@ -163,6 +191,24 @@ bool heap_free(const struct heap_object *object) {
         bin_note_slow_free(object->span, object->base);
     }
     free_small(object->size_class, (void *)object->base);
+    return true;
+}
+
+/*
+ * An object that carries the secret is free already, or live and looks like it; proof would need
+ * locks.  It is left alone: a leak at worst, and never owned twice.
+ */
+bool heap_free_later(const struct heap_object *object) {
+    if (object->span == NULL) {
+        return emergency_free((void *)object->base);
+    }
+    void *address = (void *)object->base;
+    if (object->size_class == 0 || slab_word1(address) != slab_secret) {
+        if (object->size_class != 0) {
+            slab_set_word1(address, slab_secret);
+        }
+        emergency_defer(address);
+    }
     return true;
 }
 
@@ -175,18 +221,35 @@ size_t heap_size_for(size_t size, size_t alignment) {
 }
 
 bool heap_resize(const struct heap_object *object, size_t size) {
-    return object->size_class == 0 && large_resize(object->span, size);
+    return object->size_class == 0 && object->span != NULL && large_resize(object->span, size);
 }
 
-size_t heap_trim(void) {
-    thread_flush();
-    depot_drain_all();
+static void trim_bins(void) {
     for (unsigned a = 0; a < arena_count(); a++) {
         for (unsigned c = 1; c < CLASS_COUNT; c++) {
             bin_trim(arena_bin(a, c));
         }
     }
+}
+
+size_t heap_trim(void) {
+    thread_flush();
+    thread_flush_left();
+    depot_drain_all();
+    trim_bins();
     return pages_purge_all();
+}
+
+/* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
+uint64_t heap_tick(void) {
+    thread_flush_left();
+    depot_tick();
+    uint64_t wait_ms = pages_tick();
+    if (wait_ms == UINT64_MAX) {
+        trim_bins();
+        wait_ms = pages_tick();
+    }
+    return wait_ms;
 }
 
 /* ---------------------------------------------------------------- counting and verifying */
@@ -211,6 +274,7 @@ struct heap_totals heap_totals(void) {
         .large_blocks = large_count(),
         .large_bytes = large_bytes(),
         .threads = thread_count(),
+        .reentered = emergency_count(),
     };
     size_t slab_bytes = 0;
     size_t out_bytes = 0;

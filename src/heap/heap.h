@@ -27,7 +27,7 @@ struct heap_object {
     unsigned size_class; /* 0: large */
     uintptr_t base;      /* of the object, where there is one */
     size_t size;         /* usable bytes of the object */
-    struct span *span;
+    struct span *span;   /* NULL: a block of the emergency areas */
 };
 
 /* Prepares the heap; options and facts have been read.  False without memory. */
@@ -40,6 +40,10 @@ void *heap_alloc_aligned(size_t size, size_t alignment);
 /* Judges an address.  Proves a suspicion of double free, so "double free" is certain. */
 struct heap_object heap_look(const void *address);
 
+/* The same without taking a lock, for calls that interrupt the allocator: "live" then only means
+ * that an object starts here. */
+struct heap_object heap_locate(const void *address);
+
 /*
  * The usual slow calls: a thread with a heap whose magazine ran empty or full.  The first gives
  * NULL without memory; the pointer of the second has passed all checks of the fast path.
@@ -50,11 +54,18 @@ void heap_free_cached(unsigned size_class, void *address);
 /* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
 bool heap_free(const struct heap_object *object);
 
+/* The same for an object that heap_locate found, without a lock: it is freed at a later call. */
+bool heap_free_later(const struct heap_object *object);
+
 /* Usable bytes of a request of this size and alignment. */
 size_t heap_size_for(size_t size, size_t alignment);
 
 /* Makes a large object smaller or larger where it stands, or refuses. */
 bool heap_resize(const struct heap_object *object, size_t size);
+
+/* What a background thread does now and then: gives back what nobody has needed for a while.
+ * Milliseconds after which there is more to do, UINT64_MAX when there is nothing. */
+uint64_t heap_tick(void);
 
 /* Gives caches of this thread, depots, empty slabs and dirty pages back; bytes that went. */
 size_t heap_trim(void);
@@ -70,7 +81,8 @@ struct heap_totals {
     size_t metadata;     /* our own descriptors */
     size_t large_blocks; /* number */
     size_t large_bytes;
-    size_t threads; /* number of thread heaps */
+    size_t threads;   /* number of thread heaps */
+    size_t reentered; /* number of calls of signal handlers served apart */
 };
 struct heap_totals heap_totals(void);
 

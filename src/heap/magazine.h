@@ -13,8 +13,11 @@
  * starts filling at slot 128 - n.
  *
  * Order       pop lowers the top before it reads the slot, push fills the slot before it raises the
- *             top.  A fork or a signal in between then loses at most one object and doubles none.
- *             On x86-64 each top is changed by a single instruction.
+ *             top.  A fork in between then loses at most one object and doubles none.  On x86-64
+ *             each top is changed by a single instruction.
+ * Signals     A handler that allocates may run between the load of a top and its change.  The fast
+ *             paths take that risk (docs/manual/signals.md has the window); slow paths use swap_top,
+ *             the change of a top that fails when somebody was quicker.
  */
 #pragma once
 
@@ -62,6 +65,46 @@ static inline uintptr_t magazine_give_start(struct magazine *magazine, unsigned 
 static inline unsigned magazine_give_count(uintptr_t give, unsigned capacity) {
     uintptr_t start = magazine_give_start(magazine_of_give(give), capacity);
     return give == 0 ? 0 : (unsigned)((give - start) / sizeof(void *));
+}
+
+/*
+ * Changes a top from `*seen` to `value`, if it still is `*seen`; else `*seen` becomes what it is.
+ * The one who may interfere is a signal handler of this thread: a single instruction suffices, and
+ * it need not lock the bus.
+ */
+static inline bool magazine_swap_top(uintptr_t *top, uintptr_t *seen, uintptr_t value) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    bool same;
+    __asm__ volatile("cmpxchgq %3, %1"
+                     : "=@ccz"(same), "+m"(*top), "+a"(*seen)
+                     : "r"(value)
+                     : "memory");
+    return same;
+#else
+    return __atomic_compare_exchange_n(top, seen, value, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Pop and push of the slow paths: NULL or false when the magazine is empty or full. */
+static inline void *magazine_pop_slowly(uintptr_t *take) {
+    uintptr_t top = *(volatile uintptr_t *)take;
+    do {
+        if (magazine_take_is_empty(top)) {
+            return NULL;
+        }
+    } while (!magazine_swap_top(take, &top, top - sizeof(void *)));
+    return *(void **)top;
+}
+
+static inline bool magazine_push_slowly(uintptr_t *give, void *object) {
+    uintptr_t top = *(volatile uintptr_t *)give;
+    do {
+        if (magazine_give_is_full(top)) {
+            return false;
+        }
+        *(void **)top = object;
+    } while (!magazine_swap_top(give, &top, top + sizeof(void *)));
+    return true;
 }
 
 /* Hands out the object at the top; the caller made sure that there is one. */

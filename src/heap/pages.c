@@ -19,14 +19,19 @@
 
 #include <string.h>
 
+#include "base/attention.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"
 #include "heap/region.h"
 #include "heap/runs.h"
 
-enum { BUCKETS = 8 }; /* largest aligned free block 1, 2, 4 ... 128 units */
+enum {
+    BUCKETS = 8,          /* largest aligned free block 1, 2, 4 ... 128 units */
+    DEBT_BYTES = 4 << 20, /* kept memory worth a thread that gives it back */
+};
 
 static struct {
     struct lock lock;
@@ -111,28 +116,31 @@ static struct chunk *find_partly(unsigned count, unsigned alignment) {
     return best;
 }
 
-/* Cuts `chunks` chunks out of the free runs, or out of new ones.  NULL when memory is short. */
-static struct chunk *take_chunks(size_t chunks, size_t alignment_chunks, enum pages_growth growth) {
-    struct chunk *first = runs_find(chunks, alignment_chunks);
+/* Cuts `chunks` chunks out of the free runs, or out of new ones, where `room` more are free behind
+ * them.  NULL when memory is short. */
+static struct chunk *take_chunks(size_t chunks, size_t room, size_t alignment_chunks,
+                                 enum pages_growth growth) {
+    struct chunk *first = runs_find(chunks + room, alignment_chunks);
     if (growth == PAGES_USED_BEFORE && (first == NULL || first->touched == 0)) {
         return NULL;
     }
-    if (first == NULL && growth == PAGES_MAY_GROW && region_grow(chunks + alignment_chunks - 1)) {
-        first = runs_find(chunks, alignment_chunks);
+    if (first == NULL && growth == PAGES_MAY_GROW &&
+        region_grow(chunks + room + alignment_chunks - 1)) {
+        first = runs_find(chunks + room, alignment_chunks);
     }
     return first != NULL ? runs_cut(first, chunks, alignment_chunks) : NULL;
 }
 
-static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages_growth growth,
-                                  bool *zeroed) {
-    struct chunk *chunk = find_partly(units, alignment);
+static struct span *take_in_chunk(unsigned units, unsigned room, unsigned alignment,
+                                  enum pages_growth growth, bool *zeroed) {
+    struct chunk *chunk = find_partly(units + room, alignment);
     if (chunk == NULL) {
-        chunk = take_chunks(1, 1, growth);
+        chunk = take_chunks(1, 0, 1, growth);
         if (chunk == NULL) {
             return NULL;
         }
     }
-    unsigned unit = chunk_find_run(~chunk->used, units, alignment);
+    unsigned unit = chunk_find_run(~chunk->used, units + room, alignment);
     ensure(unit < CHUNK_UNITS);
     /* A chunk that take_chunks gave was touched somewhere, and that has to do. */
     if (growth == PAGES_USED_BEFORE && chunk->used != 0 &&
@@ -145,10 +153,11 @@ static struct span *take_in_chunk(unsigned units, unsigned alignment, enum pages
 }
 
 /* A span of several chunks; the rest of the last one stays free for others. */
-static struct span *take_many_chunks(size_t units, size_t alignment, enum pages_growth growth,
-                                     bool *zeroed) {
+static struct span *take_many_chunks(size_t units, size_t room, size_t alignment,
+                                     enum pages_growth growth, bool *zeroed) {
     size_t chunks = (units + CHUNK_UNITS - 1) / CHUNK_UNITS;
-    struct chunk *head = take_chunks(chunks, max_size(alignment / CHUNK_UNITS, 1), growth);
+    size_t alignment_chunks = max_size(alignment / CHUNK_UNITS, 1);
+    struct chunk *head = take_chunks(chunks, room / CHUNK_UNITS, alignment_chunks, growth);
     if (head == NULL) {
         return NULL;
     }
@@ -168,16 +177,39 @@ static struct span *take_many_chunks(size_t units, size_t alignment, enum pages_
     return &head->span[0];
 }
 
+/* A span behind which, at best, `room` units are free. */
+static struct span *take(size_t units, size_t room, size_t alignment, enum pages_growth growth,
+                         bool *zeroed) {
+    if (units <= CHUNK_UNITS && alignment <= CHUNK_UNITS) {
+        unsigned room_in_chunk = (unsigned)min_size(room, CHUNK_UNITS - units);
+        return take_in_chunk((unsigned)units, room_in_chunk, (unsigned)alignment, growth, zeroed);
+    }
+    return take_many_chunks(units, room, alignment, growth, zeroed);
+}
+
 /* After a fork nobody else can be inside; see repair(). */
 static void enter(void);
 
 struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed) {
     enter();
-    struct span *span;
-    if (units <= CHUNK_UNITS && alignment <= CHUNK_UNITS) {
-        span = take_in_chunk((unsigned)units, (unsigned)alignment, growth, zeroed);
-    } else {
-        span = take_many_chunks(units, alignment, growth, zeroed);
+    struct span *span = take(units, 0, alignment, growth, zeroed);
+    lock_release(&g.lock);
+    return span;
+}
+
+struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *zeroed) {
+    enum pages_growth in_chunks = growth < PAGES_IN_CHUNKS ? growth : PAGES_IN_CHUNKS;
+    size_t room = os_facts.address_space_limited ? 0 : units / 2;
+    enter();
+    struct span *span = take(units, room, 1, in_chunks, zeroed);
+    if (span == NULL) {
+        span = take(units, 0, 1, in_chunks, zeroed);
+    }
+    if (span == NULL && growth == PAGES_MAY_GROW) {
+        span = take(units, room, 1, growth, zeroed);
+    }
+    if (span == NULL && growth == PAGES_MAY_GROW) {
+        span = take(units, 0, 1, growth, zeroed);
     }
     lock_release(&g.lock);
     return span;
@@ -188,23 +220,36 @@ static unsigned units_in_chunk(uintptr_t address, size_t units) {
     return (unsigned)min_size(units, CHUNK_UNITS - chunk_unit(address));
 }
 
-static bool are_free(uintptr_t address, size_t units) {
+/* Where the first of `units` units from `address` on lies that is not free, or the chunk it is in
+ * begins; where they end if all are free. */
+static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
     while (units > 0) {
         struct chunk *chunk = classmap_chunk(address);
         unsigned count = units_in_chunk(address, units);
         if (chunk == NULL || (chunk->used & chunk_units(chunk_unit(address), count)) != 0) {
-            return false;
+            break;
         }
         address += (uintptr_t)count * UNIT_BYTES;
         units -= count;
     }
-    return true;
+    return address;
 }
 
-bool pages_extend(uintptr_t base, size_t units, size_t more) {
+/* Are the units free, or can they be had because the heap ends behind those that are? */
+static bool make_free(uintptr_t address, size_t units, enum pages_growth growth) {
+    uintptr_t end = address + units * UNIT_BYTES;
+    uintptr_t free_end = find_end_of_free(address, units);
+    if (free_end == end) {
+        return true;
+    }
+    size_t chunks = (end - free_end + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    return growth == PAGES_MAY_GROW && chunk_unit(free_end) == 0 && region_grow_at(free_end, chunks);
+}
+
+bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth growth) {
     uintptr_t end = base + units * UNIT_BYTES;
     enter();
-    bool fits = are_free(end, more);
+    bool fits = make_free(end, more, growth);
     while (fits && more > 0) {
         struct chunk *chunk = classmap_chunk(end);
         unsigned unit = chunk_unit(end);
@@ -226,29 +271,59 @@ bool pages_extend(uintptr_t base, size_t units, size_t more) {
 
 /* ---------------------------------------------------------------- giving back */
 
-static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count) {
+static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count, bool zeros) {
     unit_map units = chunk_units(first, count);
     ensure((chunk->used & units) == units);
     chunk->used &= ~units;
     memset(chunk->first + first, UNIT_FREE, count);
     add_used(-(size_t)count);
-    dirty_keep(chunk, units);
+    if (zeros) {
+        chunk->touched &= ~units;
+    } else {
+        dirty_keep(chunk, units);
+    }
     settle(chunk);
+}
+
+static void give_back(uintptr_t base, size_t units, bool zeros) {
+    while (units > 0) {
+        unsigned count = units_in_chunk(base, units);
+        give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count, zeros);
+        base += (uintptr_t)count * UNIT_BYTES;
+        units -= count;
+    }
+}
+
+/* What the program will not come back to give away. */
+static void ask_for_background(void) {
+    if (dirty_totals().kept * UNIT_BYTES > DEBT_BYTES) {
+        attention_raise(ATTENTION_BACKGROUND);
+    }
 }
 
 void pages_give_back(uintptr_t base, size_t units) {
     enter();
     bool decay_is_due = dirty_looks_at_clock(units);
-    while (units > 0) {
-        unsigned count = units_in_chunk(base, units);
-        give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count);
-        base += (uintptr_t)count * UNIT_BYTES;
-        units -= count;
-    }
+    give_back(base, units, false);
     if (decay_is_due) {
         dirty_decay();
+        ask_for_background();
     }
     lock_release(&g.lock);
+}
+
+void pages_give_back_zeros(uintptr_t base, size_t units) {
+    enter();
+    give_back(base, units, true);
+    lock_release(&g.lock);
+}
+
+uint64_t pages_tick(void) {
+    enter();
+    dirty_looks_at_clock(CHUNK_UNITS);
+    dirty_decay();
+    lock_release(&g.lock);
+    return dirty_totals().kept > 0 ? 20 : UINT64_MAX;
 }
 
 size_t pages_purge_all(void) {
@@ -256,6 +331,14 @@ size_t pages_purge_all(void) {
     size_t units = dirty_purge_all();
     lock_release(&g.lock);
     return units * UNIT_BYTES;
+}
+
+void pages_shed_reservations(void) {
+    enter();
+    os_facts.address_space_limited = true;
+    region_shed();
+    classmap_shrink();
+    lock_release(&g.lock);
 }
 
 struct pages_totals pages_totals(void) {

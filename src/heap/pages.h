@@ -37,15 +37,31 @@ enum pages_growth {
  */
 struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed);
 
+/* The same for a span that will probably grow: if there is a choice, it gets a place where it can
+ * grow by half without moving.  Nothing is kept free for it. */
+struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *zeroed);
+
 /* Gives back `units` units from `base` on; the owner has forgotten them already. */
 void pages_give_back(uintptr_t base, size_t units);
 
+/* The same for units that read as zeros and have no memory behind them. */
+void pages_give_back_zeros(uintptr_t base, size_t units);
+
 /* Adds the `more` units behind a span of `units` units.  False, with nothing changed, when they are
- * not all free. */
-bool pages_extend(uintptr_t base, size_t units, size_t more);
+ * not all free; units behind the end of the heap count as free if `growth` lets the heap grow and it
+ * can. */
+bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth growth);
+
+/* Gives back what has been kept long enough.  Milliseconds until there is more to do, UINT64_MAX when
+ * nothing is kept. */
+uint64_t pages_tick(void);
 
 /* Gives all dirty memory back to the kernel.  Returns the bytes that went. */
 size_t pages_purge_all(void);
+
+/* The address space is limited now: from now on nothing is reserved ahead, and what was is given
+ * back. */
+void pages_shed_reservations(void);
 
 /* A snapshot that may lag behind; takes no lock. */
 struct pages_totals pages_totals(void);

@@ -41,6 +41,11 @@ static void drop_frontier(void) {
     }
 }
 
+void region_shed(void) {
+    drop_frontier();
+    g.next_chunks = 1;
+}
+
 /* Reserves `bytes` addresses at a multiple of the chunk size; 0 when refused. */
 static uintptr_t reserve_aligned(size_t bytes) {
     uintptr_t wide = (uintptr_t)os_reserve(NULL, bytes + CHUNK_BYTES);
@@ -116,10 +121,7 @@ static struct chunk *describe_chunk(void) {
  * The chunks are committed in one call, so that the kernel can refuse what it will never have.
  * What was described before a failure stays as free chunks.
  */
-bool region_grow(size_t chunks) {
-    if (!ensure_frontier(chunks)) {
-        return false;
-    }
+static bool commit_at_frontier(size_t chunks) {
     if (os_commit((void *)g.frontier, chunks * CHUNK_BYTES) != 0) {
         drop_frontier();
         return false;
@@ -133,6 +135,32 @@ bool region_grow(size_t chunks) {
         runs_add(chunk, 1);
     }
     return true;
+}
+
+bool region_grow(size_t chunks) {
+    return ensure_frontier(chunks) && commit_at_frontier(chunks);
+}
+
+/* Reserves the addresses right behind the region, or none. */
+static bool reserve_behind(size_t chunks) {
+    size_t bytes = chunks * CHUNK_BYTES;
+    uintptr_t start = (uintptr_t)os_reserve((void *)g.end, bytes);
+    if (start == g.end) {
+        g.end += bytes;
+        return true;
+    }
+    if (start != 0) {
+        os_unmap((void *)start, bytes);
+    }
+    return false;
+}
+
+bool region_grow_at(uintptr_t address, size_t chunks) {
+    if (address != g.frontier) {
+        return false;
+    }
+    size_t reserved = (g.end - g.frontier) / CHUNK_BYTES;
+    return (reserved >= chunks || reserve_behind(chunks - reserved)) && commit_at_frontier(chunks);
 }
 
 void region_reset(void) {

@@ -13,6 +13,14 @@ void region_init(void);
 /* Adds at least `chunks` free chunks in a row to the runs; false when memory is short. */
 bool region_grow(size_t chunks);
 
+/* The same for chunks that start at `address`: false unless that is where the heap ends and the
+ * addresses behind it can be had. */
+bool region_grow_at(uintptr_t address, size_t chunks);
+
+/* Gives back what is reserved and not in use: the limit of the address space is lower than we
+ * thought, and every reserved byte is taken from the program. */
+void region_shed(void);
+
 /* Forgets the sum, and the addresses reserved for later: what was known of them may not be whole.
  * Every chunk is counted again afterwards. */
 void region_reset(void);

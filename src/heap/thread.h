@@ -2,7 +2,7 @@
  *
  * thread.h - what a thread keeps: its magazines, and the numbers the fast paths need.
  *
- *      TLS (24 bytes)            struct thread
+ *      TLS (22 bytes)            struct thread
  *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
  *                                tab[]        size -> class, for sizes up to 1024
@@ -13,8 +13,10 @@
  * empty and full.
  *
  *      new --16 slow calls--> alive --thread exit--> dead (served by the bins, never a heap again)
+ *       '---- the heap a thread left is at hand ---^
  *
  * Threads     A heap is written by its owner only.  Others read the tops, to count or to search.
+ *             The heap of a thread that is gone belongs to whoever takes it over.
  * Invariant   rec[0] and rec[63] are zero in every heap.
  */
 #pragma once
@@ -59,6 +61,7 @@ struct tls {
     uint16_t calls;      /* slow calls before there was a heap */
     uint8_t dead;        /* the heap was given up; never make another */
     uint8_t registered;  /* the end of this thread will be told to us */
+    uint8_t inside;      /* in the slow half: a call now comes from a signal handler (life.h) */
 };
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));
@@ -77,8 +80,17 @@ void thread_init(void);
 /* This thread's heap, or NULL while it has not earned one or after it was given up. */
 struct thread *thread_self(void);
 
-/* Gives up this thread's heap: what its magazines hold goes back. */
+/* Gives up this thread's heap.  The last one given up is kept as it is for a thread to come. */
 void thread_exit(void);
+
+/* Empties the heaps that are kept for threads to come. */
+void thread_flush_left(void);
+
+/* In the child of a fork, called by the thread that survived: all other heaps are orphans. */
+void thread_forked(void);
+
+/* Recovers what some magazines of orphans hold; false when no orphan is left. */
+bool thread_recover_some(void);
 
 /* Empties the caller's magazines. */
 void thread_flush(void);

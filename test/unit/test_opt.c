@@ -30,8 +30,24 @@ static const char *parse(const char *text) {
 TEST(defaults_are_those_of_the_table) {
     struct options found = defaults();
 #define OPTION(name, type, initial, least, most, help) check_eq(found.name, initial);
+#define CHOICE(name, words, initial, help) check_eq(found.name, initial);
 #include "base/options.def"
 #undef OPTION
+#undef CHOICE
+}
+
+TEST(a_choice_takes_its_words_and_no_others) {
+    defaults();
+    check_str(parse("background_thread:true"), "");
+    check_eq(opt.background_thread, BACKGROUND_THREAD_TRUE);
+    check_str(parse("background_thread:auto"), "");
+    check_eq(opt.background_thread, BACKGROUND_THREAD_AUTO);
+    check_str(parse("background_thread:false"), "");
+    check_eq(opt.background_thread, BACKGROUND_THREAD_FALSE);
+    check(parse("background_thread:aut")[0] != '\0');
+    check(parse("background_thread:")[0] != '\0');
+    check(parse("background_thread:false|true")[0] != '\0');
+    check_eq(opt.background_thread, BACKGROUND_THREAD_FALSE);
 }
 
 TEST(valid_entries_are_applied_in_silence) {

@@ -83,6 +83,8 @@ TEST(thread_that_ends_gives_everything_back) {
     start_heap();
     for (unsigned i = 0; i < 10; i++) {
         run_threads(4, use_and_exit, NULL);
+        check(thread_count() <= arena_count());
+        thread_flush_left();
         check_eq(thread_count(), 0);
         check_eq(thread_count_cached(CLASS), 0);
         heap_verify();
@@ -126,8 +128,9 @@ static void *use_after_exit(void *unused) {
 TEST(dead_thread_is_served_and_never_gets_another_heap) {
     start_heap();
     run_threads(3, use_after_exit, NULL);
-    check_eq(thread_count(), 0);
+    check(thread_count() <= arena_count());
     heap_trim();
+    check_eq(thread_count(), 0);
     check_eq(pages_totals().used, 0);
     heap_verify();
 }
@@ -171,7 +174,35 @@ TEST(objects_in_magazines_of_any_thread_are_found_and_counted) {
     check_eq(nout, ncached + 1);
     pthread_barrier_wait(&other.barrier);
     check(pthread_join(thread, NULL) == 0);
+    check(thread_any_holds(CLASS, other.cached)); /* in the heap the thread left */
+    thread_flush_left();
     check(!thread_any_holds(CLASS, other.cached));
+}
+
+static void *allocate_once(void *unused) {
+    (void)unused;
+    tally_free(tally_malloc(SIZE));
+    return tls.self;
+}
+
+TEST(heap_a_thread_leaves_is_adopted_with_what_it_holds) {
+    start_heap_with("narenas:1");
+    run_threads(1, use_and_exit, NULL);
+    check_eq(thread_count(), 1);
+    size_t cached = thread_count_cached(CLASS);
+    check(cached > 0);
+    earn();
+    struct thread *left = tls.self;
+    check_eq(thread_count(), 1);
+    check_eq(thread_count_cached(CLASS), cached);
+    thread_exit();
+    pthread_t thread;
+    void *adopted;
+    check(pthread_create(&thread, NULL, allocate_once, NULL) == 0);
+    check(pthread_join(thread, &adopted) == 0);
+    check_eq(adopted, left);
+    check_eq(thread_count(), 1);
+    heap_verify();
 }
 
 TEST(each_cached_object_is_found) {

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * background.c - one thread that ticks while there is memory to give back, and else sleeps.
+ *
+ *      none --debt, and the program has threads--> awake <--bell--> asleep
+ *       ^------------- one thread of the program is left -------------'
+ *
+ * A program that has one thread never gets a second one from us: that would make libc lock where it
+ * need not, and unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The
+ * thread is made at the end of a slow call, where nothing is held, never in a handler or at start.
+ * All signals are blocked in it, so none meant for the program ends there.
+ *
+ * Where a thread cannot be made, or privileges are restricted for good (a sandbox that may forbid
+ * threads), memory is given back by the program's own calls alone.
+ *
+ * Threads     state changes by compare and swap.
+ */
+#define _GNU_SOURCE /* pthread_attr_setsigmask_np, pthread_setname_np */
+#include "api/background.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "api/life.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "heap/dirty.h"
+#include "heap/heap.h"
+#include "heap/pages.h"
+
+enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000 };
+
+enum state { NONE, STARTING, AWAKE, ASLEEP };
+
+static struct {
+    _Atomic uint32_t state;
+    _Atomic uint32_t bell; /* rung to wake the thread */
+    _Atomic uint64_t not_before_ms;
+} g;
+
+static bool is_wanted(void) {
+    return opt.background_thread == BACKGROUND_THREAD_TRUE ||
+           (opt.background_thread == BACKGROUND_THREAD_AUTO && life_thread_count() > 1);
+}
+
+static void ring(void) {
+    atomic_fetch_add_explicit(&g.bell, 1, memory_order_release);
+    os_wake(&g.bell);
+}
+
+static uint64_t tick(void) {
+    tls.inside = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    uint64_t wait_ms = heap_tick();
+    atomic_signal_fence(memory_order_seq_cst);
+    tls.inside = 0;
+    return wait_ms;
+}
+
+static void sleep_until_rung(uint32_t seen) {
+    atomic_store(&g.state, ASLEEP);
+    if (pages_totals().dirty == 0) { /* Else somebody gave pages back and saw us awake. */
+        os_wait(&g.bell, seen);
+    }
+    atomic_store(&g.state, AWAKE);
+}
+
+static void *run(void *unused) {
+    (void)unused;
+    /* Libc frees a few things of ours when we end; that must not make us a user of the heap. */
+    tls.registered = 1;
+    tls.dead = 1;
+    pthread_setname_np(pthread_self(), "tally");
+    dirty_has_background = true;
+    while (is_wanted()) {
+        uint32_t seen = atomic_load_explicit(&g.bell, memory_order_acquire);
+        uint64_t wait_ms = tick();
+        if (wait_ms == UINT64_MAX) {
+            sleep_until_rung(seen);
+        } else {
+            os_wait_ms(&g.bell, seen, wait_ms);
+        }
+    }
+    dirty_has_background = false;
+    tls.inside = 1;
+    pages_purge_all();
+    tls.inside = 0;
+    atomic_store(&g.state, NONE);
+    return NULL;
+}
+
+static bool create(size_t stack_bytes) {
+    pthread_attr_t attributes;
+    sigset_t all;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    sigfillset(&all);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    bool made = (stack_bytes == 0 || pthread_attr_setstacksize(&attributes, stack_bytes) == 0) &&
+                pthread_attr_setsigmask_np(&attributes, &all) == 0 &&
+                pthread_create(&thread, &attributes, run, NULL) == 0;
+    pthread_attr_destroy(&attributes);
+    return made;
+}
+
+static void start(void) {
+    uint32_t none = NONE;
+    if (os_now_ms() < g.not_before_ms || os_facts.no_new_privileges ||
+        !atomic_compare_exchange_strong(&g.state, &none, STARTING)) {
+        return;
+    }
+    /* A program with much thread-local data needs more than our modest stack. */
+    if (create(STACK_BYTES) || create(0)) {
+        uint32_t starting = STARTING;
+        atomic_compare_exchange_strong(&g.state, &starting, AWAKE);
+    } else {
+        g.not_before_ms = os_now_ms() + RETRY_MS;
+        atomic_store(&g.state, NONE);
+    }
+}
+
+void background_wanted(void) {
+    uint32_t state = atomic_load(&g.state);
+    if (state == ASLEEP) {
+        ring();
+    } else if (state == NONE && is_wanted()) {
+        start();
+    }
+}
+
+void background_thread_ended(void) {
+    if (atomic_load(&g.state) != NONE && !is_wanted()) {
+        ring();
+    }
+}
+
+void background_forked(void) {
+    g.state = NONE;
+    g.bell = 0;
+    dirty_has_background = false;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * attention.h - one word that every slow call looks at: is there anything out of the ordinary?
+ *
+ *      0               not started, or this process is the child of a fork that nobody noticed yet
+ *      CALM            nothing to do; the usual case costs one load and one comparison
+ *      CALM | bits     somebody left work for the end of a slow call (life.c does it)
+ *
+ * The word lies in a page of its own that the kernel empties in a forked child.  So every kind of
+ * fork is seen, also those that run no handlers (_Fork, raw clone), and vfork, which shares memory
+ * with its parent, is rightly not seen as one.
+ *
+ * Threads     All functions may be called from any thread and from signal handlers.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/common.h"
+
+enum attention {
+    ATTENTION_CALM = 1,
+    ATTENTION_FORKED = 2,      /* this process is a child, and its first thread does not know yet */
+    ATTENTION_ORPHANS = 4,     /* caches of threads that vanished in a fork are to be recovered */
+    ATTENTION_DEFERRED = 8,    /* a signal handler left objects to free */
+    ATTENTION_BACKGROUND = 16, /* there is work for the background thread */
+    ATTENTION_SOFT_LIMIT = 32, /* the heap has grown over its soft limit */
+};
+
+extern _Atomic uint32_t *attention_word HIDDEN;
+
+static inline uint32_t attention_get(void) {
+    /* Acquire: whoever sees the word of a started process sees its heap. */
+    return atomic_load_explicit(attention_word, memory_order_acquire);
+}
+
+/* Makes the word; the process is calm from now on.  False when forks cannot be seen this way: then
+ * attention_forget() must be called in every child. */
+bool attention_init(void);
+void attention_forget(void);
+
+/* Where the word is 0 in a started process: the locks of threads that are gone are void from now
+ * on, and ATTENTION_FORKED is set.  False when the process has not started. */
+bool attention_notice_fork(void);
+
+void attention_raise(enum attention bit);
+
+/* Clears the bits given; those of them that were set. */
+uint32_t attention_take(uint32_t bits);
