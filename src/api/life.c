@@ -37,7 +37,7 @@ static struct {
     pthread_key_t key;
     _Atomic int key_state;
     _Atomic size_t threads;
-} g = {.lock = {.rank = RANK_START}};
+} g = {.lock = LOCK_OF_RANK(RANK_START)};
 
 /* ---------------------------------------------------------------- threads */
 
@@ -58,7 +58,7 @@ static void thread_ends(void *rounds) {
  * Has libc tell us when this thread ends.  May allocate.  A thread whose end nobody tells us gets no
  * heap, since that would be lost with it; the first thread's end is the end of the process.
  */
-static void register_thread(void) {
+COLD void life_register_thread(void) {
     tls.registered = 1;
     int state = atomic_load_explicit(&g.key_state, memory_order_acquire);
     if (state == KEY_NOT_YET) {
@@ -102,11 +102,12 @@ static void start(void) {
     if (first) {
         lock_init();
         os_init();
+        sees_forks = attention_init();
         opt_init();
         if (!heap_init()) {
             fatal("no memory to start with");
         }
-        sees_forks = attention_init();
+        attention_start();
         g.is_started = true;
     }
     lock_release(&g.lock);
@@ -163,10 +164,16 @@ static void attend_inside(uint32_t bits) {
     }
 }
 
-COLD void life_attend(void) {
-    if (!tls.registered) {
-        register_thread();
+/* The program is called outside: it may allocate. */
+static void attend_to_soft_limit(void) {
+    if (life_enter()) {
+        heap_trim();
+        life_leave();
     }
+    limit_tell_program();
+}
+
+COLD void life_attend(void) {
     uint32_t bits = attention_get();
     if (bits & (ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS)) {
         tls.inside = 1;
@@ -177,6 +184,9 @@ COLD void life_attend(void) {
     }
     if (attention_take(ATTENTION_BACKGROUND)) {
         background_wanted();
+    }
+    if (attention_take(ATTENTION_SOFT_LIMIT)) {
+        attend_to_soft_limit();
     }
 }
 

@@ -18,9 +18,10 @@
 #include "base/attention.h"
 #include "heap/thread.h"
 
-/* The rare parts: start or fork, and what was left to do. */
+/* The rare parts: start or fork, what was left to do, a thread that is new here. */
 void life_wake(void);
 void life_attend(void);
+void life_register_thread(void);
 
 /* False when this thread is inside already. */
 static inline bool life_enter(void) {
@@ -35,11 +36,31 @@ static inline bool life_enter(void) {
     return true;
 }
 
+/* The same for a thread that has a heap.  Whether this is the child of a fork need not be asked: the
+ * first lock will. */
+static inline bool life_enter_again(void) {
+    if (UNLIKELY(tls.inside)) {
+        return false;
+    }
+    tls.inside = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    return true;
+}
+
 static inline void life_leave(void) {
     atomic_signal_fence(memory_order_seq_cst);
     tls.inside = 0;
-    if (UNLIKELY(attention_get() != ATTENTION_CALM || !tls.registered)) {
+    if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
         life_attend();
+    }
+}
+
+/* The same at the end of a call that may be the first of its thread, whose end libc must then
+ * announce.  Asking for that may allocate. */
+static inline void life_leave_first(void) {
+    life_leave();
+    if (UNLIKELY(!tls.registered)) {
+        life_register_thread();
     }
 }
 

@@ -37,7 +37,7 @@ static void *slow_alloc(size_t size, bool *zeroed) {
         return emergency_alloc(size, SMALLEST);
     }
     void *object = heap_alloc(size, zeroed);
-    life_leave();
+    life_leave_first();
     return object;
 }
 
@@ -58,7 +58,7 @@ static __attribute__((noinline)) void *malloc_slow(size_t size) {
 /* The magazine is empty; class 0 says that there is no heap. */
 static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) {
     void *object = NULL;
-    if (LIKELY(class4 != 0 && life_enter())) {
+    if (LIKELY(class4 != 0 && life_enter_again())) {
         object = heap_alloc_cached((unsigned)class4 / 4);
         life_leave();
     }
@@ -101,7 +101,7 @@ static __attribute__((noinline)) void free_checked(void *pointer, const char *fu
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
     }
-    life_leave();
+    life_leave_first();
 }
 
 /* What a pointer leads to; judged without proof where this call interrupts us. */
@@ -140,7 +140,7 @@ static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size
 
 /* The arguments are in the order in which the fast path has them in registers. */
 static __attribute__((noinline)) void free_full(void *pointer, size_t class4) {
-    if (UNLIKELY(!life_enter())) {
+    if (UNLIKELY(!life_enter_again())) {
         free_interrupting(pointer, "free");
         return;
     }
@@ -236,16 +236,18 @@ static struct heap_object look_or_refuse(void *pointer, const char *function) {
     return object;
 }
 
-static bool resize_in_place(const struct heap_object *object, size_t size) {
+/* The object with its new size, where it was or elsewhere; NULL when it has to be copied. */
+static void *resize(const struct heap_object *object, size_t size) {
+    void *here = (void *)object->base;
     if (object->size_class != 0) {
-        return size <= SMALL_MAX && size_class_of(size) == object->size_class;
+        return size <= SMALL_MAX && size_class_of(size) == object->size_class ? here : NULL;
     }
     if (size <= SMALL_MAX || UNLIKELY(!life_enter())) {
-        return false;
+        return NULL;
     }
-    bool done = heap_resize(object, size);
+    void *resized = heap_resize(object, size) ? here : heap_move(object, size);
     life_leave();
-    return done;
+    return resized;
 }
 
 EXPORT void *tally_realloc(void *pointer, size_t size) {
@@ -260,8 +262,9 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
     if (UNLIKELY(size > PTRDIFF_MAX)) {
         return fail(ENOMEM);
     }
-    if (resize_in_place(&object, size)) {
-        return pointer;
+    void *resized = resize(&object, size);
+    if (resized != NULL) {
+        return resized;
     }
     void *moved = tally_malloc(size);
     if (moved != NULL) {
@@ -290,7 +293,7 @@ static void *alloc_aligned(size_t alignment, size_t size) {
         return emergency_alloc(size, alignment);
     }
     void *object = heap_alloc_aligned(size, alignment);
-    life_leave();
+    life_leave_first();
     return object;
 }
 

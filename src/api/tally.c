@@ -33,6 +33,25 @@ EXPORT void tally_totals(struct tally_totals *totals) {
     };
 }
 
+EXPORT size_t tally_held(void) {
+    return limit_held();
+}
+
+/* A soft limit that is exceeded already is attended to on leaving. */
+EXPORT void tally_set_limits(size_t soft, size_t hard) {
+    if (life_enter()) {
+        limit_set(soft, hard);
+        life_leave();
+    }
+}
+
+EXPORT void tally_on_soft_limit(void (*callback)(size_t held, void *context), void *context) {
+    if (life_enter()) {
+        limit_on_soft(callback, context);
+        life_leave();
+    }
+}
+
 EXPORT void tally_verify(void) {
     if (life_enter()) {
         heap_verify();

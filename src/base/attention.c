@@ -7,55 +7,63 @@
  */
 #include "base/attention.h"
 
-#include "base/lock.h"
 #include "base/os.h"
+
+enum { GENERATION_STEP = 4 }; /* lock.h keeps two bits below it */
 
 static const uint32_t noticing = ~(uint32_t)ATTENTION_CALM;
 
-/* Before the start, and for good where no page can be had. */
-static _Atomic uint32_t not_started;
-static _Atomic uint32_t without_page;
+struct attention_page attention_page = {.word = 0};
 
-_Atomic uint32_t *attention_word = &not_started;
+/* What the page said before the kernel emptied it. */
+static _Atomic uint32_t last_generation;
+static _Atomic bool is_started;
+
+static void begin_generation(void) {
+    last_generation += GENERATION_STEP;
+    atomic_store_explicit(&attention_page.generation, last_generation, memory_order_relaxed);
+}
 
 bool attention_init(void) {
-    _Atomic uint32_t *word = os_map(os_facts.page_bytes);
-    bool sees_forks = word != NULL && os_wipe_on_fork(word, os_facts.page_bytes) == 0;
-    if (word == NULL) {
-        word = &without_page;
-    }
-    atomic_store_explicit(word, ATTENTION_CALM, memory_order_relaxed);
-    __atomic_store_n(&attention_word, word, __ATOMIC_RELEASE);
+    bool sees_forks = os_wipe_on_fork(&attention_page, sizeof(attention_page)) == 0;
+    begin_generation();
     return sees_forks;
 }
 
+void attention_start(void) {
+    /* Release: whoever sees the word sees the heap. */
+    atomic_store_explicit(&attention_page.word, ATTENTION_CALM, memory_order_release);
+    is_started = true;
+}
+
 void attention_forget(void) {
-    atomic_store_explicit(attention_word, 0, memory_order_relaxed);
+    atomic_store_explicit(&attention_page.generation, 0, memory_order_relaxed);
+    atomic_store_explicit(&attention_page.word, 0, memory_order_relaxed);
 }
 
 bool attention_notice_fork(void) {
-    if (attention_word == &not_started) {
+    if (!is_started) {
         return false;
     }
     uint32_t wiped = 0;
-    if (atomic_compare_exchange_strong_explicit(attention_word, &wiped, noticing,
+    if (atomic_compare_exchange_strong_explicit(&attention_page.word, &wiped, noticing,
                                                 memory_order_acquire, memory_order_relaxed)) {
-        lock_forked();
+        begin_generation();
         /* Release: who sees the bit sees the new generation. */
-        atomic_store_explicit(attention_word, ATTENTION_CALM | ATTENTION_FORKED,
+        atomic_store_explicit(&attention_page.word, ATTENTION_CALM | ATTENTION_FORKED,
                               memory_order_release);
     }
-    while (atomic_load_explicit(attention_word, memory_order_acquire) == noticing) {
+    while (attention_get() == noticing) {
     }
     return true;
 }
 
 void attention_raise(enum attention bit) {
     if ((attention_get() & bit) == 0) {
-        atomic_fetch_or_explicit(attention_word, bit, memory_order_relaxed);
+        atomic_fetch_or_explicit(&attention_page.word, bit, memory_order_relaxed);
     }
 }
 
 uint32_t attention_take(uint32_t bits) {
-    return atomic_fetch_and_explicit(attention_word, ~bits, memory_order_acquire) & bits;
+    return atomic_fetch_and_explicit(&attention_page.word, ~bits, memory_order_acquire) & bits;
 }

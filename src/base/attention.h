@@ -6,9 +6,10 @@
  *      CALM            nothing to do; the usual case costs one load and one comparison
  *      CALM | bits     somebody left work for the end of a slow call (life.c does it)
  *
- * The word lies in a page of its own that the kernel empties in a forked child.  So every kind of
- * fork is seen, also those that run no handlers (_Fork, raw clone), and vfork, which shares memory
- * with its parent, is rightly not seen as one.
+ * The word lies in a page that the kernel empties in a forked child, together with the generation
+ * that all locks carry (lock.h).  So every kind of fork is seen, also those that run no handlers
+ * (_Fork, raw clone), at the first lock that is taken or the first call that looks; and vfork,
+ * which shares memory with its parent, is rightly not seen as one.
  *
  * Threads     All functions may be called from any thread and from signal handlers.
  */
@@ -27,20 +28,35 @@ enum attention {
     ATTENTION_SOFT_LIMIT = 32, /* the heap has grown over its soft limit */
 };
 
-extern _Atomic uint32_t *attention_word HIDDEN;
+#if defined(__x86_64__)
+enum { LARGEST_PAGE = 4 << 10 };
+#else
+enum { LARGEST_PAGE = 64 << 10 };
+#endif
+
+/* One page, so that nothing else is wiped. */
+struct attention_page {
+    _Atomic uint32_t word;
+    _Atomic uint32_t generation; /* of locks, shifted; 0 in a child that has not looked yet */
+    char rest[LARGEST_PAGE - 2 * sizeof(uint32_t)];
+};
+extern struct attention_page attention_page HIDDEN __attribute__((aligned(LARGEST_PAGE)));
 
 static inline uint32_t attention_get(void) {
     /* Acquire: whoever sees the word of a started process sees its heap. */
-    return atomic_load_explicit(attention_word, memory_order_acquire);
+    return atomic_load_explicit(&attention_page.word, memory_order_acquire);
 }
 
-/* Makes the word; the process is calm from now on.  False when forks cannot be seen this way: then
- * attention_forget() must be called in every child. */
+/* Before any lock is used.  False when forks cannot be seen this way: then attention_forget() must be
+ * called in every child. */
 bool attention_init(void);
 void attention_forget(void);
 
-/* Where the word is 0 in a started process: the locks of threads that are gone are void from now
- * on, and ATTENTION_FORKED is set.  False when the process has not started. */
+/* The heap is ready: the process is calm from now on. */
+void attention_start(void);
+
+/* Where the word is 0 in a started process: locks of threads that are gone are void from now on, and
+ * ATTENTION_FORKED is set.  False when the process has not started. */
 bool attention_notice_fork(void);
 
 void attention_raise(enum attention bit);

@@ -7,13 +7,10 @@
  */
 #include "base/lock.h"
 
-#include "base/attention.h"
 #include "base/log.h"
 #include "base/os.h"
 
 enum { SPINS = 100 };
-
-_Atomic uint32_t lock_generation;
 
 extern char __libc_single_threaded __attribute__((weak));
 
@@ -48,11 +45,10 @@ static void relax(void) {
 }
 
 COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
-    /* A fork in a signal handler may have left us in a child that has not looked around yet. */
     if (attention_get() == 0) {
         attention_notice_fork();
     }
-    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    uint32_t now = lock_generation();
     uint32_t keep = 0;
     for (unsigned spins = 0;;) {
         uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
@@ -79,10 +75,4 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
 
 COLD void lock_wake(struct lock *lock) {
     os_wake(&lock->word);
-}
-
-void lock_forked(void) {
-    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
-    atomic_store_explicit(&lock_generation, now + (1u << LOCK_GENERATION_SHIFT),
-                          memory_order_relaxed);
 }

@@ -6,7 +6,8 @@
  *
  * Nobody holds an allocator lock across fork on purpose, but another thread may hold one at that
  * moment and then does not exist in the child.  The word carries the fork generation: a locked word
- * of an older generation has no holder, so it is taken over and the caller is told to repair.
+ * of an older generation has no holder, so it is taken over and the caller is told to repair.  The
+ * generation lies in a page that is empty in a child, so the first lock the child takes finds out.
  *
  * Threads     Locks are taken in ascending rank, at most one per rank.  Debug builds check it.
  * Invariant   While a lock is held nothing outside the library is called that locks or allocates.
@@ -15,7 +16,7 @@
 
 #include <stdatomic.h>
 
-#include "base/common.h"
+#include "base/attention.h"
 
 /* The order in which locks may be nested; the smaller is taken first. */
 enum lock_rank {
@@ -34,6 +35,11 @@ struct lock {
     uint32_t rank;
 };
 
+/* A free lock of an old generation: 0 is what a child reads before it has noticed the fork, and no
+ * lock may look free to it. */
+#define LOCK_OF_RANK(name)                                                                         \
+    { .word = 1u << LOCK_GENERATION_SHIFT, .rank = name }
+
 /* What the caller finds behind the lock. */
 enum lock_found {
     LOCK_SOUND,
@@ -42,8 +48,10 @@ enum lock_found {
 
 enum { LOCK_LOCKED = 1, LOCK_WAITERS = 2, LOCK_GENERATION_SHIFT = 2 };
 
-/* The generation, shifted; changes only in a forked child. */
-extern _Atomic uint32_t lock_generation HIDDEN;
+/* The generation, shifted.  0 before the start, and in a forked child until the fork is noticed. */
+static inline uint32_t lock_generation(void) {
+    return atomic_load_explicit(&attention_page.generation, memory_order_relaxed);
+}
 
 /*
  * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody
@@ -62,7 +70,7 @@ void lock_note_acquired(const struct lock *lock);
 void lock_note_released(const struct lock *lock);
 
 static inline enum lock_found lock_acquire(struct lock *lock) {
-    uint32_t free_word = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    uint32_t free_word = lock_generation();
     enum lock_found found = LOCK_SOUND;
     if (lock_is_single_threaded() &&
         atomic_load_explicit(&lock->word, memory_order_relaxed) == free_word) {
@@ -83,7 +91,7 @@ static inline void lock_release(struct lock *lock) {
     if (DEBUG) {
         lock_note_released(lock);
     }
-    uint32_t now = atomic_load_explicit(&lock_generation, memory_order_relaxed);
+    uint32_t now = lock_generation();
     if (lock_is_single_threaded()) {
         atomic_store_explicit(&lock->word, now, memory_order_release);
         return;
@@ -101,6 +109,3 @@ static inline bool lock_is_held(const struct lock *lock) {
 
 /* Finds libc's word, where there is one.  Before it is called, locks take the atomic way. */
 void lock_init(void);
-
-/* In the child of a fork: from now on, locks held by others count as abandoned. */
-void lock_forked(void);

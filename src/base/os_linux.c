@@ -222,7 +222,8 @@ static bool witness_is_there(void *start) {
     struct timespec at_once = {0};
     long result =
         raw_call(SYS_futex, (long)start, FUTEX_WAIT_PRIVATE, WITNESS, (long)&at_once, 0, 0);
-    return result == -ETIMEDOUT || result == -EINTR; /* It would have slept: the word is the same. */
+    return result == -ETIMEDOUT ||
+           result == -EINTR; /* It would have slept: the word is the same. */
 }
 
 /* After a refusal: the old mapping is still there, or new memory can be put in its place. */

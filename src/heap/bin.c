@@ -30,8 +30,9 @@ static struct span *slab_of_node(struct pairing_node *node) {
 }
 
 void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
-    *bin = (struct bin){
-        .lock = {.rank = RANK_BIN}, .size_class = (uint8_t)size_class, .arena = (uint16_t)arena};
+    *bin = (struct bin){.lock = LOCK_OF_RANK(RANK_BIN),
+                        .size_class = (uint8_t)size_class,
+                        .arena = (uint16_t)arena};
 }
 
 /* Counters are written under the lock and read without. */
@@ -243,9 +244,11 @@ static void sum_slab(struct span *slab, void *context) {
 
 void bin_verify(struct bin *bin) {
     struct bin_sums sums = {.bin = bin};
+    enter(bin); /* The background thread may be at work. */
     pages_walk(sum_slab, &sums);
     ensure(sums.nslabs == bin->nslabs && sums.nempty == bin->nempty && sums.nout == bin->nout);
     ensure(pairing_verify(bin->slabs) == sums.in_set);
+    lock_release(&bin->lock);
 }
 
 /* Derives count, set and totals again from the bitmaps, which are always whole words. */

@@ -43,5 +43,5 @@ void bin_note_slow_free(struct span *slab, uintptr_t address);
 /* Gives the empty slab the bin keeps back to the page heap. */
 void bin_trim(struct bin *bin);
 
-/* Checks the bin against its slabs; no other thread may allocate meanwhile. */
+/* Checks the bin against its slabs. */
 void bin_verify(struct bin *bin);

@@ -117,24 +117,26 @@ struct closed {
     unsigned ngive;
 };
 
-static uintptr_t close_top(uintptr_t *top, uintptr_t mask) {
+static inline uintptr_t close_top(uintptr_t *top, uintptr_t mask) {
     uintptr_t seen = *(volatile uintptr_t *)top;
-    while (!magazine_swap_top(top, &seen, seen & mask)) {
+    while (UNLIKELY(!magazine_swap_top(top, &seen, seen & mask))) {
     }
     return seen;
 }
 
-static inline struct closed close_class(struct thread *thread, unsigned c) {
-    struct rec *rec = &thread->hot.rec[c];
-    uintptr_t give = close_top(&rec->give, 0);
-    uintptr_t take = close_top(&rec->take, ~(uintptr_t)MAGAZINE_MASK);
-    struct closed closed = {
-        .take = magazine_of_take(take),
-        .give = magazine_of_give(give),
-        .ntake = magazine_take_count(take),
-    };
+static inline struct closed close_give(struct thread *thread, unsigned c) {
+    uintptr_t give = close_top(&thread->hot.rec[c].give, 0);
+    struct closed closed = {.give = magazine_of_give(give)};
     closed.given = (void **)magazine_give_start(closed.give, thread->cap[c]);
     closed.ngive = (unsigned)((void **)give - closed.given);
+    return closed;
+}
+
+static inline struct closed close_class(struct thread *thread, unsigned c) {
+    struct closed closed = close_give(thread, c);
+    uintptr_t take = close_top(&thread->hot.rec[c].take, ~(uintptr_t)MAGAZINE_MASK);
+    closed.take = magazine_of_take(take);
+    closed.ntake = magazine_take_count(take);
     return closed;
 }
 
@@ -280,8 +282,9 @@ static __attribute__((noinline)) struct closed fetch_more(struct thread *thread,
 
 /* A is empty: hand out what was freed, and if that is little, fetch more.  The object is taken
  * before the class is open again, when no signal handler can take it too. */
-static void *refill(struct thread *thread, unsigned c) {
-    struct closed closed = close_class(thread, c);
+static inline void *refill(struct thread *thread, unsigned c) {
+    struct closed closed = close_give(thread, c);
+    closed.take = magazine_of_take(thread->hot.rec[c].take);
     give_to_take(&closed);
     grow_room(thread, c);
     if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
@@ -292,12 +295,13 @@ static void *refill(struct thread *thread, unsigned c) {
     return object;
 }
 
+void *cache_alloc_empty(struct thread *thread, unsigned c) {
+    return has_magazines(thread, c) ? refill(thread, c) : cache_alloc_uncached(thread, c);
+}
+
 void *cache_alloc(struct thread *thread, unsigned c) {
     void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
-    if (LIKELY(object == NULL)) {
-        object = has_magazines(thread, c) ? refill(thread, c) : cache_alloc_uncached(thread, c);
-    }
-    return object;
+    return object != NULL ? object : cache_alloc_empty(thread, c);
 }
 
 /* F is full: put it onto A, or let A, which is colder, leave first.  The object that found no slot
@@ -314,14 +318,17 @@ static void relieve(struct thread *thread, unsigned c, void *object) {
     open_class(thread, c, closed, object);
 }
 
-void cache_free(struct thread *thread, unsigned c, void *object) {
-    if (UNLIKELY(magazine_push_slowly(&thread->hot.rec[c].give, object))) {
-        return;
-    }
+void cache_free_full(struct thread *thread, unsigned c, void *object) {
     if (has_magazines(thread, c)) {
         relieve(thread, c, object);
     } else {
         bin_drain(c, &object, 1);
+    }
+}
+
+void cache_free(struct thread *thread, unsigned c, void *object) {
+    if (!magazine_push_slowly(&thread->hot.rec[c].give, object)) {
+        cache_free_full(thread, c, object);
     }
 }
 

@@ -55,8 +55,8 @@ struct span {
     uint8_t size_class;  /* slab */
     uint8_t kind;        /* enum span_kind; arena, class and kind are compared as one word */
     union {
-        uint64_t slow_frees; /* slab: frees that found their granule not published */
-        uint64_t has_moved;  /* large: pages of it may have come from other addresses */
+        uint64_t slow_frees;   /* slab: frees that found their granule not published */
+        uint64_t moved_pieces; /* large: parts of it that came from other addresses, at most */
     };
     size_t bytes;        /* large: usable bytes */
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */

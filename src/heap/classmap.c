@@ -32,14 +32,12 @@ bool classmap_is_windowed(void) {
     return atomic_load_explicit(&classmap_mask, memory_order_relaxed) == 0;
 }
 
-/* The first piece is never opened, because its first byte must stay 0: it is what every look-up
- * reads once the mask is 0. */
 static bool open_piece(uintptr_t base) {
     if (classmap_is_windowed()) {
         return true;
     }
     uint32_t first = (uint32_t)(align_down(base, UINT64_C(1) << LG_TABLE_LEAF) >> LG_UNIT);
-    return first != 0 && os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
+    return os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
 }
 
 static bool piece_is_open(size_t piece) {
@@ -71,8 +69,13 @@ void classmap_shrink(void) {
     }
 }
 
+/* The first byte of the map must stay 0, since it is what every look-up reads once the mask is 0. */
+static bool uses_first_byte(uintptr_t base) {
+    return (uint32_t)(base >> LG_UNIT) == 0;
+}
+
 bool classmap_cover(uintptr_t base) {
-    if (base >> ADDRESS_BITS != 0) {
+    if (base >> ADDRESS_BITS != 0 || uses_first_byte(base)) {
         return false;
     }
     _Atomic(chunk_slot *) *entry = &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];

@@ -43,9 +43,9 @@ static struct {
 
 void depot_init(void) {
     for (unsigned c = 0; c < CLASS_COUNT; c++) {
-        g.depots[c].lock.rank = RANK_DEPOT;
+        g.depots[c].lock = (struct lock)LOCK_OF_RANK(RANK_DEPOT);
     }
-    g.pool_lock.rank = RANK_POOL;
+    g.pool_lock = (struct lock)LOCK_OF_RANK(RANK_POOL);
 }
 
 /* The address of a magazine has ten zero bits; in `next` they count the objects of the magazine

@@ -24,22 +24,11 @@ bool heap_init(void) {
     pages_init();
     thread_init();
     classmap_init(os_facts.address_space_limited);
-    return arena_init();
-}
-
-/* ---------------------------------------------------------------- the usual slow calls */
-
-void *heap_alloc_cached(unsigned size_class) {
-    void *object = cache_alloc(tls.self, size_class);
-    if (LIKELY(object != NULL)) {
-        slab_set_word1(object, 0);
+    if (!arena_init()) {
+        return false;
     }
-    return object;
-}
-
-void heap_free_cached(unsigned size_class, void *address) {
-    slab_set_word1(address, slab_secret);
-    cache_free(tls.self, size_class, address);
+    limit_init();
+    return true;
 }
 
 /* ---------------------------------------------------------------- allocating */
@@ -70,6 +59,7 @@ static void *alloc_any(unsigned size_class, size_t size, size_t alignment, bool 
     *zeroed = false;
     void *object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
     if (UNLIKELY(object == NULL)) {
+        limit_notice_late();
         heap_trim();
         object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
     }
@@ -222,6 +212,19 @@ size_t heap_size_for(size_t size, size_t alignment) {
 
 bool heap_resize(const struct heap_object *object, size_t size) {
     return object->size_class == 0 && object->span != NULL && large_resize(object->span, size);
+}
+
+/* As in alloc_large, caches are emptied before the heap grows. */
+void *heap_move(const struct heap_object *object, size_t size) {
+    if (object->size_class != 0 || object->span == NULL) {
+        return NULL;
+    }
+    void *moved = large_move(object->span, size, PAGES_IN_CHUNKS);
+    if (moved == NULL) {
+        cache_make_way(thread_self(), 0);
+        moved = large_move(object->span, size, PAGES_MAY_GROW);
+    }
+    return moved;
 }
 
 static void trim_bins(void) {

@@ -6,7 +6,9 @@
  */
 #pragma once
 
+#include "heap/cache.h"
 #include "heap/classmap.h"
+#include "heap/limit.h"
 #include "heap/magazine.h"
 #include "heap/slab.h"
 #include "heap/thread.h"
@@ -48,8 +50,18 @@ struct heap_object heap_locate(const void *address);
  * The usual slow calls: a thread with a heap whose magazine ran empty or full.  The first gives
  * NULL without memory; the pointer of the second has passed all checks of the fast path.
  */
-void *heap_alloc_cached(unsigned size_class);
-void heap_free_cached(unsigned size_class, void *address);
+static inline void *heap_alloc_cached(unsigned size_class) {
+    void *object = cache_alloc_empty(tls.self, size_class);
+    if (LIKELY(object != NULL)) {
+        slab_set_word1(object, 0);
+    }
+    return object;
+}
+
+static inline void heap_free_cached(unsigned size_class, void *address) {
+    slab_set_word1(address, slab_secret);
+    cache_free_full(tls.self, size_class, address);
+}
 
 /* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
 bool heap_free(const struct heap_object *object);
@@ -62,6 +74,10 @@ size_t heap_size_for(size_t size, size_t alignment);
 
 /* Makes a large object smaller or larger where it stands, or refuses. */
 bool heap_resize(const struct heap_object *object, size_t size);
+
+/* Moves a large object to where it has at least `size` bytes, more than it had.  NULL, with the object
+ * unchanged, when it cannot: it may still be copied. */
+void *heap_move(const struct heap_object *object, size_t size);
 
 /* What a background thread does now and then: gives back what nobody has needed for a while.
  * Milliseconds after which there is more to do, UINT64_MAX when there is nothing. */

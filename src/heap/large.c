@@ -8,19 +8,37 @@
  *      |<------------- units ------------->|
  *      |<---- bytes (page multiple) --->|..|
  *
+ * A block that cannot grow where it stands is not copied: the kernel hangs its pages in at the new
+ * place, and the old place is left empty, as if it had never been used.  Such pages are mappings of
+ * their own (moved.c), so when they are freed new memory is put in their place, which the kernel joins
+ * with the rest of the heap again.
+ *
  * Threads     The kind of the span changes by compare and swap, so of two racing frees one wins and
  *             the other is told.
  * Invariant   bytes <= units * UNIT_BYTES < bytes + UNIT_BYTES.
  */
 #include "heap/large.h"
 
+#include <errno.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/os.h"
+#include "heap/moved.h"
+
+enum {
+    MOVE_LEAST = 128 << 10, /* below that, copying is as fast, and needs no mapping */
+    /* Below that, a place that was used before is copied to: its pages are there already, and those
+     * that a move leaves behind would have to be had again.  bench_micro realloc. */
+    MOVE_ONTO_USED_LEAST = 2 << 20,
+    PURGE_LEAST = 8 << 10, /* at the end of a block that shrinks; less is not worth a system call */
+    PIECES_MOST = 16,      /* a block of more pieces has its smaller ones copied when it moves */
+};
 
 static struct {
     _Atomic size_t count;
     _Atomic size_t bytes;
+    _Atomic size_t lost_bytes;
 } g;
 
 /* Nothing near the end of the address space: rounding below must not wrap. */
@@ -56,15 +74,67 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
     return (void *)span->base;
 }
 
-bool large_free(struct span *span) {
+/* Makes the block nobody's; false when somebody else was first. */
+static bool claim(struct span *span) {
     uint8_t expected = SPAN_LARGE;
-    if (!__atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_RELAXED)) {
+    return __atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
+}
+
+/* ---------------------------------------------------------------- giving back */
+
+/* The addresses are mapped by others, or may be: nobody gets these units again. */
+static COLD void lose(size_t units) {
+    atomic_fetch_add_explicit(&g.lost_bytes, units * UNIT_BYTES, memory_order_relaxed);
+}
+
+/* Units in which there may be moved pages.  If the kernel refuses to put new memory in their place
+ * they are ordinary dirty units and stay in the list. */
+static void give_back_moved(uintptr_t base, size_t units) {
+    uintptr_t end = base + units * UNIT_BYTES;
+    uintptr_t piece_end;
+    if (!moved_look(base, end, &piece_end) && piece_end == end) {
+        pages_give_back(base, units);
+        return;
+    }
+    int error = os_renew((void *)base, end - base);
+    if (error != 0 && error != -EADDRNOTAVAIL) {
+        pages_give_back(base, units);
+        return;
+    }
+    moved_forget(base, end);
+    if (error == 0) {
+        pages_give_back_zeros(base, units);
+    } else {
+        lose(units);
+    }
+}
+
+static void give_back(const struct span *span, uintptr_t base, size_t units) {
+    if (UNLIKELY(span->moved_pieces != 0)) {
+        give_back_moved(base, units);
+    } else {
+        pages_give_back(base, units);
+    }
+}
+
+bool large_free(struct span *span) {
+    if (!claim(span)) {
         return false;
     }
     account(-(size_t)1, -span->bytes);
-    pages_give_back(span->base, units_for(span->bytes));
+    give_back(span, span->base, units_for(span->bytes));
     return true;
+}
+
+/* ---------------------------------------------------------------- resizing in place */
+
+/* The whole pages that a shrinking block leaves in its last unit. */
+static void purge_rest(uintptr_t base, size_t old_bytes, size_t bytes) {
+    size_t end = min_size(old_bytes, units_for(bytes) * UNIT_BYTES);
+    if (end - bytes >= PURGE_LEAST) {
+        os_purge((void *)(base + bytes), end - bytes);
+    }
 }
 
 bool large_resize(struct span *span, size_t bytes) {
@@ -72,18 +142,133 @@ bool large_resize(struct span *span, size_t bytes) {
         return false;
     }
     size_t usable = large_usable_bytes(bytes);
-    size_t have = units_for(span->bytes);
+    size_t old = span->bytes;
+    size_t have = units_for(old);
     size_t want = units_for(usable);
-    if (want > have && !pages_extend(span->base, have, want - have)) {
+    if (want > have && !pages_extend(span->base, have, want - have, PAGES_MAY_GROW)) {
         return false;
     }
-    account(0, usable - span->bytes);
+    account(0, usable - old);
     span->bytes = usable;
+    if (usable < old) {
+        purge_rest(span->base, old, usable);
+    }
     if (want < have) {
-        pages_give_back(span->base + want * UNIT_BYTES, have - want);
+        give_back(span, span->base + want * UNIT_BYTES, have - want);
     }
     return true;
 }
+
+/* ---------------------------------------------------------------- moving */
+
+/* A block on its way.  Each mapping it consists of is a piece. */
+struct journey {
+    uintptr_t from, to;
+    size_t bytes;
+    size_t done;   /* bytes that have arrived */
+    size_t least;  /* smaller pieces are copied */
+    size_t moved;  /* pieces that were moved */
+    size_t copied; /* pieces that were copied */
+};
+
+/* Brings the next piece to its place.  False when that place is lost. */
+static bool bring_piece(struct journey *way, size_t bytes) {
+    void *from = (void *)(way->from + way->done);
+    void *to = (void *)(way->to + way->done);
+    if (bytes >= way->least && moved_add((uintptr_t)to, bytes)) {
+        int error = os_move(to, from, bytes);
+        if (error == 0) {
+            way->moved++;
+            way->done += bytes;
+            return true;
+        }
+        moved_forget((uintptr_t)to, (uintptr_t)to + bytes);
+        if (error == -EADDRNOTAVAIL) {
+            return false;
+        }
+    }
+    memcpy(to, from, bytes);
+    way->copied++;
+    way->done += bytes;
+    return true;
+}
+
+/* What has arrived goes back; of the destination nothing is left. */
+static COLD void turn_back(struct journey *way) {
+    memcpy((void *)way->from, (void *)way->to, way->done);
+    moved_forget(way->to, way->to + way->done);
+    if (way->done > 0) {
+        os_unmap((void *)way->to, way->done);
+    }
+}
+
+static bool travel(struct journey *way, bool in_pieces) {
+    uintptr_t end = way->from + way->bytes;
+    while (way->done < way->bytes) {
+        uintptr_t at = way->from + way->done;
+        uintptr_t piece_end = end;
+        if (in_pieces) {
+            moved_look(at, end, &piece_end);
+        }
+        if (!bring_piece(way, piece_end - at)) {
+            turn_back(way);
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t least_to_move(const struct span *span, bool onto_used) {
+    if (onto_used && span->bytes < MOVE_ONTO_USED_LEAST) {
+        return SIZE_MAX;
+    }
+    return span->moved_pieces < PIECES_MOST ? MOVE_LEAST : max_size(MOVE_LEAST, span->bytes / 8);
+}
+
+/* The place the block has left.  Where it was one piece that moved, its pages are empty now. */
+static void give_back_left(const struct span *span, const struct journey *way) {
+    size_t empty = span->moved_pieces == 0 && way->copied == 0 ? way->bytes / UNIT_BYTES : 0;
+    size_t units = units_for(way->bytes);
+    if (empty > 0) {
+        pages_give_back_zeros(way->from, empty);
+    }
+    if (empty < units) {
+        give_back(span, way->from + empty * UNIT_BYTES, units - empty);
+    }
+}
+
+void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
+    if (bytes > most_bytes || bytes < span->bytes) {
+        return NULL;
+    }
+    size_t usable = large_usable_bytes(bytes);
+    bool zeroed;
+    struct span *target = pages_take_to_grow(units_for(usable), growth, &zeroed);
+    if (target == NULL) {
+        return NULL;
+    }
+    if (!claim(span)) {
+        pages_give_back(target->base, units_for(usable));
+        return NULL;
+    }
+    struct journey way = {.from = span->base,
+                          .to = target->base,
+                          .bytes = span->bytes,
+                          .least = least_to_move(span, !zeroed)};
+    if (!travel(&way, span->moved_pieces != 0)) {
+        lose(units_for(usable));
+        __atomic_store_n(&span->kind, SPAN_LARGE, __ATOMIC_RELEASE);
+        return NULL;
+    }
+    target->bytes = usable;
+    target->moved_pieces = way.moved;
+    __atomic_store_n(&target->kind, SPAN_LARGE, __ATOMIC_RELEASE);
+    account(0, usable - way.bytes);
+    give_back_left(span, &way);
+    return (void *)target->base;
+}
+
+/* ---------------------------------------------------------------- counting */
 
 size_t large_count(void) {
     return atomic_load_explicit(&g.count, memory_order_relaxed);
@@ -91,4 +276,8 @@ size_t large_count(void) {
 
 size_t large_bytes(void) {
     return atomic_load_explicit(&g.bytes, memory_order_relaxed);
+}
+
+size_t large_lost_bytes(void) {
+    return atomic_load_explicit(&g.lost_bytes, memory_order_relaxed);
 }

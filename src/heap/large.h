@@ -21,6 +21,13 @@ bool large_free(struct span *span);
 /* Shrinks or grows in place.  False, with the block unchanged, when it has to move. */
 bool large_resize(struct span *span, size_t bytes);
 
+/* Moves the block to a place where it has at least `bytes` bytes, no fewer than it has, and frees the
+ * old place.  NULL, with the block unchanged, when memory is short or somebody else freed it. */
+void *large_move(struct span *span, size_t bytes, enum pages_growth growth);
+
 /* Number of large blocks and their usable bytes; may lag. */
 size_t large_count(void);
 size_t large_bytes(void);
+
+/* Bytes of units that are nobody's, because other mappings took their addresses. */
+size_t large_lost_bytes(void);

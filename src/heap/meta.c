@@ -12,6 +12,7 @@
 
 #include "base/lock.h"
 #include "base/os.h"
+#include "heap/limit.h"
 
 /* Under an address space limit every reserved byte is taken from the program. */
 enum { STEP_BYTES = 1 << 20, STEP_BYTES_LIMITED = 128 << 10 };
@@ -21,7 +22,7 @@ static struct {
     uintptr_t next; /* guarded by lock */
     uintptr_t end;  /* guarded by lock */
     _Atomic size_t bytes;
-} g = {.lock = {.rank = RANK_METADATA}};
+} g = {.lock = LOCK_OF_RANK(RANK_METADATA)};
 
 static bool grow(size_t bytes) {
     size_t step = os_facts.address_space_limited ? STEP_BYTES_LIMITED : STEP_BYTES;
@@ -36,6 +37,9 @@ static bool grow(size_t bytes) {
 }
 
 void *meta_alloc(size_t bytes, size_t alignment) {
+    if (!limit_allows(bytes)) {
+        return NULL;
+    }
     if (lock_acquire(&g.lock) == LOCK_ABANDONED) {
         g.next = g.end = 0; /* They may not belong together; the rest of the mapping is lost. */
     }

@@ -29,7 +29,7 @@ static struct {
     struct lock lock;
     struct range range[MOVED_MOST];
     size_t top; /* entries from here on were never used */
-} g = {.lock = {.rank = RANK_MOVED}};
+} g = {.lock = LOCK_OF_RANK(RANK_MOVED)};
 
 static struct range *find_empty(void) {
     for (size_t i = 0; i < g.top; i++) {

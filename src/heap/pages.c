@@ -25,6 +25,7 @@
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"
+#include "heap/limit.h"
 #include "heap/region.h"
 #include "heap/runs.h"
 
@@ -40,7 +41,7 @@ static struct {
 } g;
 
 void pages_init(void) {
-    g.lock.rank = RANK_PAGES;
+    g.lock = (struct lock)LOCK_OF_RANK(RANK_PAGES);
     region_init();
 }
 
@@ -79,6 +80,29 @@ static void settle(struct chunk *chunk) {
 }
 
 /* ---------------------------------------------------------------- taking */
+
+/* How much of `units` units from `address` on lies in the chunk of `address`. */
+static unsigned units_in_chunk(uintptr_t address, size_t units) {
+    return (unsigned)min_size(units, CHUNK_UNITS - chunk_unit(address));
+}
+
+/* Does the hard limit allow to take these free units?  Those that are kept count already. */
+static bool limit_allows_units(uintptr_t address, size_t units) {
+    size_t more = 0;
+    while (limit_is_hard() && units > 0) {
+        unsigned count = units_in_chunk(address, units);
+        unit_map untouched = ~classmap_chunk(address)->touched;
+        more += chunk_count_units(untouched & chunk_units(chunk_unit(address), count));
+        address += (uintptr_t)count * UNIT_BYTES;
+        units -= count;
+    }
+    return limit_allows(more * UNIT_BYTES);
+}
+
+/* The same for units of new chunks, which have to be described. */
+static bool limit_allows_new(size_t units) {
+    return limit_allows(units * UNIT_BYTES + (units / CHUNK_UNITS + 1) * sizeof(struct chunk));
+}
 
 /* Marks units of a chunk outside every bucket; tells whether they read as zeros. */
 static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head) {
@@ -147,6 +171,10 @@ static struct span *take_in_chunk(unsigned units, unsigned room, unsigned alignm
         (chunk_units(unit, units) & ~chunk->touched) != 0) {
         return NULL;
     }
+    if (!limit_allows_units(chunk->base + (uintptr_t)unit * UNIT_BYTES, units)) {
+        settle(chunk);
+        return NULL;
+    }
     *zeroed = mark_used(chunk, unit, units, unit);
     settle(chunk);
     return fresh_span(chunk, unit);
@@ -159,6 +187,10 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
     size_t alignment_chunks = max_size(alignment / CHUNK_UNITS, 1);
     struct chunk *head = take_chunks(chunks, room / CHUNK_UNITS, alignment_chunks, growth);
     if (head == NULL) {
+        return NULL;
+    }
+    if (!limit_allows_units(head->base, units)) {
+        runs_add(head, (uint32_t)chunks);
         return NULL;
     }
     *zeroed = true;
@@ -180,6 +212,9 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
 /* A span behind which, at best, `room` units are free. */
 static struct span *take(size_t units, size_t room, size_t alignment, enum pages_growth growth,
                          bool *zeroed) {
+    if (growth == PAGES_MAY_GROW && !limit_allows_new(units)) {
+        return NULL;
+    }
     if (units <= CHUNK_UNITS && alignment <= CHUNK_UNITS) {
         unsigned room_in_chunk = (unsigned)min_size(room, CHUNK_UNITS - units);
         return take_in_chunk((unsigned)units, room_in_chunk, (unsigned)alignment, growth, zeroed);
@@ -190,10 +225,16 @@ static struct span *take(size_t units, size_t room, size_t alignment, enum pages
 /* After a fork nobody else can be inside; see repair(). */
 static void enter(void);
 
+/* For calls that change how much the heap holds. */
+static void leave(void) {
+    limit_note();
+    lock_release(&g.lock);
+}
+
 struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth, bool *zeroed) {
     enter();
     struct span *span = take(units, 0, alignment, growth, zeroed);
-    lock_release(&g.lock);
+    leave();
     return span;
 }
 
@@ -211,13 +252,8 @@ struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *ze
     if (span == NULL && growth == PAGES_MAY_GROW) {
         span = take(units, 0, 1, growth, zeroed);
     }
-    lock_release(&g.lock);
+    leave();
     return span;
-}
-
-/* How much of `units` units from `address` on lies in the chunk of `address`. */
-static unsigned units_in_chunk(uintptr_t address, size_t units) {
-    return (unsigned)min_size(units, CHUNK_UNITS - chunk_unit(address));
 }
 
 /* Where the first of `units` units from `address` on lies that is not free, or the chunk it is in
@@ -243,13 +279,14 @@ static bool make_free(uintptr_t address, size_t units, enum pages_growth growth)
         return true;
     }
     size_t chunks = (end - free_end + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    return growth == PAGES_MAY_GROW && chunk_unit(free_end) == 0 && region_grow_at(free_end, chunks);
+    return growth == PAGES_MAY_GROW && chunk_unit(free_end) == 0 && limit_allows_new(units) &&
+           region_grow_at(free_end, chunks);
 }
 
 bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth growth) {
     uintptr_t end = base + units * UNIT_BYTES;
     enter();
-    bool fits = make_free(end, more, growth);
+    bool fits = make_free(end, more, growth) && limit_allows_units(end, more);
     while (fits && more > 0) {
         struct chunk *chunk = classmap_chunk(end);
         unsigned unit = chunk_unit(end);
@@ -265,7 +302,7 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
         end += (uintptr_t)count * UNIT_BYTES;
         more -= count;
     }
-    lock_release(&g.lock);
+    leave();
     return fits;
 }
 
@@ -305,31 +342,33 @@ void pages_give_back(uintptr_t base, size_t units) {
     enter();
     bool decay_is_due = dirty_looks_at_clock(units);
     give_back(base, units, false);
-    if (decay_is_due) {
+    if (UNLIKELY(limit_soft_is_exceeded())) {
+        dirty_purge_all();
+    } else if (decay_is_due) {
         dirty_decay();
         ask_for_background();
     }
-    lock_release(&g.lock);
+    leave();
 }
 
 void pages_give_back_zeros(uintptr_t base, size_t units) {
     enter();
     give_back(base, units, true);
-    lock_release(&g.lock);
+    leave();
 }
 
 uint64_t pages_tick(void) {
     enter();
     dirty_looks_at_clock(CHUNK_UNITS);
     dirty_decay();
-    lock_release(&g.lock);
+    leave();
     return dirty_totals().kept > 0 ? 20 : UINT64_MAX;
 }
 
 size_t pages_purge_all(void) {
     enter();
     size_t units = dirty_purge_all();
-    lock_release(&g.lock);
+    leave();
     return units * UNIT_BYTES;
 }
 

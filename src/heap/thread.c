@@ -72,7 +72,7 @@ static void enter(void) {
 }
 
 void thread_init(void) {
-    g.lock.rank = RANK_THREADS;
+    g.lock = (struct lock)LOCK_OF_RANK(RANK_THREADS);
 }
 
 static void fill_hot(struct hot *hot) {

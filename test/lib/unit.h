@@ -17,6 +17,7 @@
 
 #include <tally/tally.h>
 
+#include "base/attention.h"
 #include "random.h"
 #include "test.h"
 
@@ -54,6 +55,12 @@ static inline void start_heap(void) {
 static inline void start_heap_with(const char *conf) {
     setenv("TALLY_CONF", conf, 1);
     start_heap();
+}
+
+/* What happens in the child of a fork, at once and in this process. */
+static inline void pretend_fork(void) {
+    attention_forget();
+    check(attention_notice_fork());
 }
 
 /* Descriptor 2 redirected into a file, so that a message of any length fits. */

@@ -15,6 +15,7 @@
 static void begin(void) {
     os_init();
     check(attention_init());
+    attention_start();
 }
 
 TEST(before_the_start_there_is_no_fork_to_notice) {
@@ -36,12 +37,12 @@ TEST(bits_are_raised_and_taken) {
 
 /* What the child of each kind sees; its exit status is 0 when that is right. */
 static int look_around(uint32_t generation) {
-    bool wiped = attention_get() == 0 && lock_generation == generation;
+    bool wiped = attention_get() == 0 && lock_generation() == 0;
     bool noticed = attention_notice_fork() &&
                    attention_get() == (ATTENTION_CALM | ATTENTION_FORKED) &&
-                   lock_generation != generation;
-    generation = lock_generation;
-    bool once = attention_notice_fork() && lock_generation == generation;
+                   lock_generation() != generation;
+    generation = lock_generation();
+    bool once = attention_notice_fork() && lock_generation() == generation;
     return wiped && noticed && once ? 0 : 1;
 }
 
@@ -53,14 +54,14 @@ static void expect_child(pid_t pid, uint32_t generation) {
     check(pid > 0 && waitpid(pid, &status, 0) == pid);
     check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     check_eq(attention_get(), ATTENTION_CALM);
-    check_eq(lock_generation, generation);
+    check_eq(lock_generation(), generation);
 }
 
 TEST(every_kind_of_fork_is_noticed_once) {
     begin();
-    expect_child(fork(), lock_generation);
-    expect_child(_Fork(), lock_generation);
-    expect_child((pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), lock_generation);
+    expect_child(fork(), lock_generation());
+    expect_child(_Fork(), lock_generation());
+    expect_child((pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0), lock_generation());
 }
 
 TEST(a_child_that_shares_memory_is_no_fork) {
@@ -77,7 +78,7 @@ TEST(a_child_that_shares_memory_is_no_fork) {
 TEST(where_the_kernel_cannot_wipe_a_handler_says_so) {
     begin();
     attention_forget(); /* What the handler does in the child. */
-    check_eq(look_around(lock_generation), 0);
+    check_eq(look_around(lock_generation()), 0);
 }
 
 static void *notice(void *unused) {
@@ -89,9 +90,9 @@ static void *notice(void *unused) {
 TEST(threads_that_notice_together_renew_the_locks_once) {
     begin();
     for (unsigned i = 0; i < 200; i++) {
-        uint32_t generation = lock_generation;
+        uint32_t generation = lock_generation();
         attention_forget();
         run_threads(4, notice, NULL);
-        check_eq(lock_generation, generation + (1u << LOCK_GENERATION_SHIFT));
+        check_eq(lock_generation(), generation + (1u << LOCK_GENERATION_SHIFT));
     }
 }

@@ -4,7 +4,10 @@
  *
  * Chunks are entered at made-up addresses: nothing behind them is touched.
  */
+#define _GNU_SOURCE /* MAP_FIXED_NOREPLACE */
 #include "heap/classmap.h"
+
+#include <sys/mman.h>
 
 #include "base/os.h"
 #include "heap/slab.h"
@@ -141,4 +144,91 @@ TEST(window_mode_answers_zero_and_finds_chunks) {
     check_eq(classmap_get(somewhere), 0);
     check_eq(classmap_chunk(somewhere), &chunk);
     check(!classmap_cover(somewhere));
+}
+
+/* ---------------------------------------------------------------- shrinking */
+
+TEST(first_byte_of_the_map_belongs_to_nobody) {
+    start_map();
+    check(!classmap_cover(0));
+    check(!classmap_cover(twin_distance));
+    check(classmap_cover(CHUNK_BYTES));
+}
+
+TEST(shrunk_map_answers_zero_for_any_address) {
+    static struct chunk chunk;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    classmap_publish(somewhere, CHUNK_UNITS, 7);
+    classmap_shrink();
+    check(classmap_is_windowed());
+    struct random random = random_start(15, 0);
+    for (unsigned i = 0; i < 100000; i++) {
+        check_eq(classmap_get(random_next(&random)), 0);
+    }
+    check_eq(classmap_get(somewhere), 0);
+    check_eq(classmap_get(0), 0);
+    check_eq(classmap_chunk(somewhere), &chunk);
+}
+
+TEST(shrunk_map_takes_new_chunks_and_publishes_nothing) {
+    static struct chunk chunk, later;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    classmap_shrink();
+    uintptr_t elsewhere = somewhere + ((uintptr_t)9 << LG_TABLE_LEAF);
+    enter_chunk(&later, elsewhere);
+    classmap_publish(elsewhere, CHUNK_UNITS, 7);
+    classmap_publish(somewhere, CHUNK_UNITS, 7);
+    check_eq(classmap_get(elsewhere), 0);
+    check_eq(classmap_chunk(elsewhere), &later);
+}
+
+/* Is this byte of the process mapped?  The kernel looks, so that nothing faults. */
+static bool is_mapped(const void *address) {
+    static int null = -1;
+    if (null < 0) {
+        int ends[2];
+        check(pipe(ends) == 0);
+        null = ends[1];
+    }
+    return write(null, address, 1) == 1;
+}
+
+TEST(shrinking_keeps_what_describes_the_heap_and_unmaps_the_rest) {
+    static struct chunk low, high;
+    start_map();
+    uintptr_t last = ((uintptr_t)1 << 46) - CHUNK_BYTES; /* its piece ends the map */
+    enter_chunk(&low, somewhere);
+    enter_chunk(&high, last);
+    classmap_publish(somewhere, 1, 7);
+    classmap_publish(last, 1, 9);
+    size_t piece = (size_t)1 << (LG_TABLE_LEAF - LG_UNIT);
+    size_t first = align_down(somewhere >> LG_UNIT, piece);
+    size_t unused = first + 5 * piece;
+    check(is_mapped((char *)classmap + unused));
+    classmap_shrink();
+    /* What a thread reads that had seen the old mask. */
+    check_eq(classmap[somewhere >> LG_UNIT], 4 * 7);
+    check_eq(classmap[last >> LG_UNIT], 4 * 9);
+    check_eq(classmap[0], 0);
+    check(is_mapped((char *)classmap + first));
+    check(is_mapped((char *)classmap + first + piece - 1));
+    check(!is_mapped((char *)classmap + first - 1));
+    check(!is_mapped((char *)classmap + first + piece));
+    check(!is_mapped((char *)classmap + unused));
+    check(!is_mapped((char *)classmap + os_facts.page_bytes));
+}
+
+TEST(shrinking_again_leaves_alone_what_came_into_the_holes) {
+    static struct chunk chunk;
+    start_map();
+    enter_chunk(&chunk, somewhere);
+    classmap_shrink();
+    void *hole = (char *)classmap + (UINT64_C(1) << 31);
+    void *filled = mmap(hole, os_facts.page_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    check_eq(filled, hole);
+    classmap_shrink();
+    check(is_mapped(filled));
 }

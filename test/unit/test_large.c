@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_large.c - blocks of whole units: sizes, alignment, resizing in place, and who may free.
+ * test_large.c - blocks of whole units: sizes, alignment, resizing in place, moving, and who may free.
  */
 #include "heap/large.h"
 
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/heap.h"
+#include "heap/moved.h"
 #include "unit.h"
 
 TEST_SETUP(start_heap);
@@ -151,6 +152,237 @@ TEST(second_free_is_told) {
     check_eq(large_count(), count - 1);
     heap_verify();
 }
+
+/* Regions get larger as the heap grows, so sooner or later one has addresses behind its last chunk. */
+TEST(block_grows_over_the_end_of_the_heap) {
+    unsigned grown = 0;
+    for (unsigned i = 0; i < 40 && grown < 10; i++) {
+        char *block = alloc(2 * MIB, 1);
+        mark(block, 2 * MIB, i);
+        size_t mapped = pages_totals().mapped;
+        bool grows = large_resize(span_of(block), 5 * MIB);
+        heap_verify();
+        check_eq(span_of(block)->bytes, grows ? 5 * MIB : 2 * MIB);
+        check_eq(pages_totals().mapped, mapped + (grows ? 4 * MIB : 0));
+        check_mark(block, 2 * MIB, i);
+        if (grows) {
+            check(pages_totals().dirty == 0);
+            mark(block, 5 * MIB, i);
+            grown++;
+        }
+    }
+    check_eq(grown, 10);
+}
+
+/* ---------------------------------------------------------------- moving */
+
+static bool reads_as_zeros(const char *start, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        if (start[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Moves a block to where it has `bytes` bytes, and checks that its contents came along. */
+static char *move(char *block, size_t bytes, uint64_t seed) {
+    struct span *span = span_of(block);
+    size_t old = span->bytes, count = large_count(), sum = large_bytes();
+    char *moved = large_move(span, bytes, PAGES_MAY_GROW);
+    check(moved != NULL && moved != block);
+    check_eq(span_of(moved)->kind, SPAN_LARGE);
+    check_eq(span_of(moved)->base, moved);
+    check_eq(span_of(moved)->bytes, align_up(bytes, os_facts.page_bytes));
+    check(span_of(block) == NULL);
+    check_eq(large_count(), count);
+    check_eq(large_bytes(), sum + span_of(moved)->bytes - old);
+    check_mark(moved, old, seed);
+    mark(moved + old, bytes - old, seed + old);
+    heap_verify();
+    return moved;
+}
+
+static char *alloc_marked(size_t bytes, uint64_t seed) {
+    char *block = alloc(bytes, 1);
+    mark(block, bytes, seed);
+    return block;
+}
+
+static void free_block(char *block) {
+    check(large_free(span_of(block)));
+    heap_verify();
+}
+
+TEST(moved_block_keeps_its_contents_and_leaves_zeros_behind) {
+    static const size_t sizes[] = {128 << 10, (128 << 10) + 4096, 300000,  MIB,
+                                   2 * MIB,   5 * MIB + 4096,     20 * MIB};
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        size_t used = pages_totals().used, dirty = pages_totals().dirty;
+        char *block = alloc_marked(sizes[i], i);
+        char *moved = move(block, sizes[i] + 3 * 65536, i);
+        check_eq(moved_count(), 1);
+        check(pages_totals().dirty <= dirty + UNIT_BYTES); /* the last unit may be shared */
+        check(reads_as_zeros(block, align_down(sizes[i], os_facts.page_bytes)));
+        free_block(moved);
+        check_eq(moved_count(), 0);
+        check_eq(pages_totals().used, used);
+        check(reads_as_zeros(moved, sizes[i]));
+        pages_purge_all();
+    }
+    check_eq(large_lost_bytes(), 0);
+}
+
+TEST(small_block_is_copied) {
+    char *moved = move(alloc_marked(100 << 10, 1), 200 << 10, 1);
+    check_eq(moved_count(), 0);
+    free_block(moved);
+}
+
+/* Its pages are there already, and the pages left behind are kept for others. */
+TEST(used_place_is_copied_to_below_two_mebibytes) {
+    char *place = alloc(MIB, 1);
+    char *block = alloc_marked(MIB / 2, 3);
+    mark(place, MIB, 2);
+    free_block(place);
+    size_t dirty = pages_totals().dirty;
+    char *moved = move(block, MIB, 3);
+    check_eq(moved, place);
+    check_eq(moved_count(), 0);
+    check_eq(pages_totals().dirty, dirty - MIB / 2);
+}
+
+/* What was there before is no longer counted, nor seen again. */
+TEST(large_block_moves_onto_a_used_place) {
+    char *place = alloc(16 * MIB, 1);
+    char *block = alloc_marked(8 * MIB, 4);
+    memset(place, 0x77, 16 * MIB);
+    free_block(place);
+    char *moved = move(block, 10 * MIB, 4);
+    check_eq(moved, place);
+    check_eq(moved_count(), 1);
+    check_eq(pages_totals().dirty, 6 * MIB);
+    free_block(moved);
+    check_eq(pages_totals().dirty, 6 * MIB);
+    check(reads_as_zeros(moved, 10 * MIB));
+}
+
+TEST(block_of_several_pieces_moves_again_and_again) {
+    size_t page = os_facts.page_bytes, bytes = 4 * MIB + page;
+    char *block = alloc_marked(bytes, 5);
+    for (unsigned i = 0; i < 40; i++) {
+        size_t more = bytes + (i % 3 + 1) * 17 * page;
+        if (large_resize(span_of(block), more)) { /* a piece that did not move with the others */
+            mark(block + bytes, more - bytes, 5 + bytes);
+            bytes = more;
+        }
+        char *grown = move(block, bytes + (i % 4 + 1) * 15 * page, 5);
+        bytes += (i % 4 + 1) * 15 * page;
+        check(moved_count() >= 1 && moved_count() <= 40);
+        check(reads_as_zeros(block, MIB));
+        block = grown;
+        check_mark(block, bytes, 5);
+    }
+    free_block(block);
+    check_eq(moved_count(), 0);
+    pages_purge_all();
+    check_eq(pages_totals().dirty, 0);
+}
+
+TEST(moved_block_shrinks_and_its_end_reads_as_zeros) {
+    char *block = move(alloc_marked(8 * MIB, 6), 9 * MIB, 6);
+    size_t dirty = pages_totals().dirty;
+    check(large_resize(span_of(block), 3 * MIB + 5000));
+    heap_verify();
+    check_mark(block, 3 * MIB + 5000, 6);
+    check_eq(pages_totals().dirty, dirty);
+    check(reads_as_zeros(block + 3 * MIB + UNIT_BYTES, 5 * MIB));
+    check(large_resize(span_of(block), 9 * MIB)); /* and grows again, in two pieces now */
+    mark(block + 3 * MIB + 8192, 6 * MIB - 8192, 6 + 3 * MIB + 8192);
+    block = move(block, 10 * MIB, 6);
+    check_mark(block, 10 * MIB, 6);
+    free_block(block);
+    check_eq(moved_count(), 0);
+}
+
+/* Whole pages only, and enough of them to be worth a system call. */
+TEST(shrinking_within_a_unit_gives_pages_back) {
+    if (os_facts.page_bytes != 4096) {
+        skip("the sizes are those of small pages");
+    }
+    enum { BLOCKS = 512, LEFT = 3 * 4096 };
+    static char *block[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        block[i] = alloc_marked(4 * UNIT_BYTES, i);
+    }
+    size_t before = test_anonymous_bytes();
+    if (before == 0) {
+        skip("the kernel does not tell the resident size");
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        check(large_resize(span_of(block[i]), 4 * UNIT_BYTES - LEFT));
+        check_mark(block[i], 4 * UNIT_BYTES - LEFT, i);
+    }
+    check(test_anonymous_bytes() <= before - BLOCKS * LEFT * 9 / 10);
+    heap_verify();
+}
+
+TEST(no_more_ranges_are_moved_than_allowed) {
+    static char *block[MOVED_MOST + 50];
+    for (unsigned i = 0; i < MOVED_MOST + 50; i++) {
+        bool zeroed;
+        block[i] = large_alloc(128 << 10, 1, PAGES_MAY_GROW, &zeroed);
+        mark(block[i], 128 << 10, i);
+    }
+    pages_purge_all();
+    for (unsigned i = 0; i < MOVED_MOST + 50; i++) {
+        block[i] = large_move(span_of(block[i]), 200 << 10, PAGES_MAY_GROW);
+        check(block[i] != NULL);
+        check(moved_count() <= MOVED_MOST);
+    }
+    check_eq(moved_count(), MOVED_MOST);
+    for (unsigned i = 0; i < MOVED_MOST + 50; i++) {
+        check_mark(block[i], 128 << 10, i);
+        check(large_free(span_of(block[i])));
+    }
+    check_eq(moved_count(), 0);
+    heap_verify();
+}
+
+TEST(block_somebody_freed_does_not_move) {
+    struct span *span = span_of(alloc(MIB, 1));
+    check(large_free(span));
+    size_t used = pages_totals().used;
+    check(large_move(span, 2 * MIB, PAGES_MAY_GROW) == NULL);
+    check_eq(pages_totals().used, used);
+    heap_verify();
+}
+
+TEST(impossible_move_leaves_the_block_alone) {
+    char *block = alloc_marked(MIB, 11);
+    check(large_move(span_of(block), SIZE_MAX, PAGES_MAY_GROW) == NULL);
+    check(large_move(span_of(block), (size_t)1 << 45, PAGES_MAY_GROW) == NULL);
+    check(large_move(span_of(block), MIB / 2, PAGES_MAY_GROW) == NULL);
+    check_mark(block, MIB, 11);
+    free_block(block);
+}
+
+TEST(child_of_a_fork_uses_and_frees_moved_blocks) {
+    char *block = move(alloc_marked(4 * MIB, 12), 5 * MIB, 12);
+    check_child({
+        check_mark(block, 5 * MIB, 12);
+        block = move(block, 7 * MIB, 12);
+        check_mark(block, 7 * MIB, 12);
+        check_eq(moved_count(), 2);
+        free_block(block);
+        check_eq(moved_count(), 0);
+        check(reads_as_zeros(block, 7 * MIB));
+    });
+    check_mark(block, 5 * MIB, 12);
+    free_block(block);
+}
+
+/* ---------------------------------------------------------------- racing frees */
 
 static struct {
     pthread_barrier_t barrier;

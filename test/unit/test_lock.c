@@ -17,7 +17,13 @@ static struct {
     unsigned long number;
     bool inside;
     bool sleepy;
-} shared = {.lock = {.rank = RANK_BIN}};
+} shared = {.lock = LOCK_OF_RANK(RANK_BIN)};
+
+static void start(void) {
+    attention_init();
+    attention_start();
+}
+TEST_SETUP(start);
 
 static void *increment(void *unused) {
     (void)unused;
@@ -75,7 +81,7 @@ static void *acquire_and_go(void *unused) {
 TEST(lock_held_before_a_fork_is_abandoned_after_it) {
     run_threads(1, acquire_and_go, NULL);
     check(lock_is_held(&shared.lock));
-    lock_forked();
+    pretend_fork();
     check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
     lock_release(&shared.lock);
     check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
@@ -86,10 +92,10 @@ TEST(lock_free_before_a_fork_is_sound_after_it) {
     for (unsigned i = 0; i < 5; i++) {
         check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
         lock_release(&shared.lock);
-        lock_forked();
+        pretend_fork();
     }
     check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
-    lock_forked(); /* By a thread that holds it itself and releases it in the child. */
+    pretend_fork(); /* By a thread that holds it itself and releases it in the child. */
     lock_release(&shared.lock);
     check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
     lock_release(&shared.lock);
@@ -119,7 +125,6 @@ TEST(real_fork_beside_a_holder_gives_an_abandoned_lock_in_the_child_only) {
         usleep(100);
     }
     check_child({
-        lock_forked();
         check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
         lock_release(&shared.lock);
         check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
@@ -131,7 +136,7 @@ TEST(real_fork_beside_a_holder_gives_an_abandoned_lock_in_the_child_only) {
 
 TEST(abandoned_lock_is_told_to_one_contender_only) {
     run_threads(1, acquire_and_go, NULL);
-    lock_forked();
+    pretend_fork();
     check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
     lock_release(&shared.lock);
     run_threads(THREADS, increment, NULL);

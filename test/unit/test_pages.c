@@ -109,7 +109,7 @@ static void grow_or_shrink(struct held *held, struct random *random) {
     if (random_below(random, 2) == 0 && change < held->units) {
         held->units -= change;
         pages_give_back(held->span->base + held->units * UNIT_BYTES, change);
-    } else if (pages_extend(held->span->base, held->units, change)) {
+    } else if (pages_extend(held->span->base, held->units, change, PAGES_IN_CHUNKS)) {
         held->units += change;
         mark_units(held);
     }
@@ -278,9 +278,9 @@ TEST(rest_of_the_last_chunk_serves_others) {
     struct held rest = take(CHUNK_UNITS - 5, 1, PAGES_MAY_GROW);
     check_eq(rest.span->base, big.span->base + (2 * CHUNK_UNITS + 5) * UNIT_BYTES);
     check_eq(pages_totals().mapped, mapped);
-    check(!pages_extend(big.span->base, big.units, 1));
+    check(!pages_extend(big.span->base, big.units, 1, PAGES_IN_CHUNKS));
     give(&rest);
-    check(pages_extend(big.span->base, big.units, CHUNK_UNITS - 5));
+    check(pages_extend(big.span->base, big.units, CHUNK_UNITS - 5, PAGES_IN_CHUNKS));
     pages_verify();
 }
 
@@ -293,7 +293,7 @@ TEST(span_grows_over_free_chunks_and_stops_at_used_units) {
     pages_verify();
     size_t used = pages_totals().used;
     for (size_t more = 1; whole.units + more <= 8 * CHUNK_UNITS; more = more * 2 + 3) {
-        check(pages_extend(base, whole.units, more));
+        check(pages_extend(base, whole.units, more, PAGES_IN_CHUNKS));
         pages_verify();
         whole.units += more;
         used += more * UNIT_BYTES;
@@ -304,7 +304,7 @@ TEST(span_grows_over_free_chunks_and_stops_at_used_units) {
     }
     size_t rest = 8 * CHUNK_UNITS - whole.units;
     if (rest > 0) {
-        check(pages_extend(base, whole.units, rest));
+        check(pages_extend(base, whole.units, rest, PAGES_IN_CHUNKS));
     }
     pages_verify();
     whole.units = 8 * CHUNK_UNITS;
@@ -314,7 +314,7 @@ TEST(span_grows_over_free_chunks_and_stops_at_used_units) {
     whole.units = CHUNK_UNITS;
     struct held other = take(7 * CHUNK_UNITS, 1, PAGES_USED_BEFORE);
     check(other.span != NULL && other.span->base == base + CHUNK_UNITS * UNIT_BYTES);
-    check(!pages_extend(base, CHUNK_UNITS, 1));
+    check(!pages_extend(base, CHUNK_UNITS, 1, PAGES_IN_CHUNKS));
     give(&other);
     pages_verify();
     give(&whole);

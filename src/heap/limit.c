@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * limit.c - the soft limit, the hard limit, and an address space limit that comes after the start.
+ *
+ *      held  ^         hard ---------------------------   never crossed: requests fail
+ *            |              .--.      .-----.
+ *            |         soft-|--|------|-----|----------   1, 2: caches and free pages go back,
+ *            |            1^   |    2^      |                   the program is called
+ *            +-------------------------------------->
+ *
+ * Growth happens deep inside, with locks held, so a crossing is only noted there; the next slow call
+ * that ends attends to it (life.c).  A crossing is attended to once.  The next one needs the
+ * heap to fall clearly below the limit first, by 1/16 of it: giving caches back brings a heap that
+ * needs all it holds only just below, and it would cross again with every slab it takes.
+ *
+ * A limit of the address space that the program sets later (setrlimit) finds gigabytes reserved by
+ * the class map, and the kernel refuses everything from then on.  The first refusal gives the
+ * reservations back.
+ *
+ * Threads     The state is atomic; the callback and its context are one pair, guarded by a lock.
+ */
+#include "heap/limit.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "base/attention.h"
+#include "base/lock.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "heap/meta.h"
+#include "heap/pages.h"
+
+static const size_t no_limit = SIZE_MAX;
+
+static struct {
+    _Atomic size_t soft;
+    _Atomic size_t hard;
+    _Atomic bool exceeded; /* the soft one, when last noted */
+    struct lock lock;
+    limit_callback *callback; /* guarded by lock, as is context */
+    void *context;
+} g = {.soft = SIZE_MAX, .hard = SIZE_MAX, .lock = {.rank = RANK_METADATA /* a leaf, too */}};
+
+/* A callback that crosses the limit again is not called inside itself. */
+static __thread bool is_telling;
+
+static size_t load(_Atomic size_t *limit) {
+    return atomic_load_explicit(limit, memory_order_relaxed);
+}
+
+static void store(_Atomic size_t *limit, size_t bytes) {
+    atomic_store_explicit(limit, bytes == 0 ? no_limit : bytes, memory_order_relaxed);
+}
+
+void limit_init(void) {
+    store(&g.soft, opt.limit_soft);
+    store(&g.hard, opt.limit_hard);
+}
+
+size_t limit_held(void) {
+    struct pages_totals pages = pages_totals();
+    return pages.used + pages.dirty + meta_bytes();
+}
+
+/* ---------------------------------------------------------------- the hard limit */
+
+bool limit_is_hard(void) {
+    return load(&g.hard) != no_limit;
+}
+
+bool limit_allows(size_t more) {
+    size_t hard = load(&g.hard);
+    if (LIKELY(hard == no_limit)) {
+        return true;
+    }
+    size_t held = limit_held();
+    return held <= hard && more <= hard - held;
+}
+
+/* ---------------------------------------------------------------- the soft limit */
+
+void limit_note(void) {
+    size_t soft = load(&g.soft);
+    bool was_exceeded = limit_soft_is_exceeded();
+    size_t bound = was_exceeded ? soft - soft / 16 : soft;
+    bool is_exceeded = soft != no_limit && limit_held() > bound;
+    if (UNLIKELY(is_exceeded != was_exceeded) &&
+        atomic_exchange_explicit(&g.exceeded, is_exceeded, memory_order_relaxed) != is_exceeded &&
+        is_exceeded) {
+        attention_raise(ATTENTION_SOFT_LIMIT);
+    }
+}
+
+bool limit_soft_is_exceeded(void) {
+    return atomic_load_explicit(&g.exceeded, memory_order_relaxed);
+}
+
+static void enter(void) {
+    if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
+        g.callback = NULL; /* It may not belong to its context. */
+    }
+}
+
+void limit_tell_program(void) {
+    enter();
+    limit_callback *callback = g.callback;
+    void *context = g.context;
+    lock_release(&g.lock);
+    if (callback != NULL && !is_telling) {
+        int saved = errno;
+        is_telling = true;
+        callback(limit_held(), context);
+        is_telling = false;
+        errno = saved;
+    }
+}
+
+void limit_on_soft(limit_callback *callback, void *context) {
+    enter();
+    g.callback = callback;
+    g.context = context;
+    lock_release(&g.lock);
+}
+
+/* A soft limit that moves is crossed anew, if it is exceeded. */
+void limit_set(size_t soft, size_t hard) {
+    store(&g.hard, hard);
+    store(&g.soft, soft);
+    atomic_store_explicit(&g.exceeded, false, memory_order_relaxed);
+    limit_note();
+}
+
+/* ---------------------------------------------------------------- a late limit of the kernel */
+
+COLD void limit_notice_late(void) {
+    if (!os_facts.address_space_limited && os_address_space_is_limited()) {
+        pages_shed_reservations();
+    }
+}
