@@ -2,12 +2,14 @@
  *
  * background.c - one thread that ticks while there is memory to give back, and else sleeps.
  *
- *      none --debt, and the program has threads--> awake <--bell--> asleep
- *       ^------------- one thread of the program is left -------------'
+ *      none --a heap of size, and the program has threads--> awake <--bell--> asleep
+ *       ^------------------ one thread of the program is left ------------------'
  *
  * A program that has one thread never gets a second one from us: that would make libc lock where it
  * need not, and unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The
- * thread is made at the end of a slow call, where nothing is held, never in a handler or at start.
+ * thread is made at the end of an allocation, where nothing is held.  It cannot be made when memory
+ * is freed, which would be the time for it: libc frees thread-local data under the lock of its stack
+ * cache, and making a thread takes that lock.  So it comes with the first mebibytes of heap.
  * All signals are blocked in it, so none meant for the program ends there.
  *
  * Where a thread cannot be made, or privileges are restricted for good (a sandbox that may forbid
@@ -29,7 +31,7 @@
 #include "heap/heap.h"
 #include "heap/pages.h"
 
-enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000 };
+enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, HEAP_BYTES = 16 << 20 };
 
 enum state { NONE, STARTING, AWAKE, ASLEEP };
 
@@ -122,12 +124,15 @@ static void start(void) {
     }
 }
 
-void background_wanted(void) {
-    uint32_t state = atomic_load(&g.state);
-    if (state == ASLEEP) {
-        ring();
-    } else if (state == NONE && is_wanted()) {
+void background_consider(void) {
+    if (atomic_load(&g.state) == NONE && pages_totals().mapped >= HEAP_BYTES && is_wanted()) {
         start();
+    }
+}
+
+void background_wake(void) {
+    if (atomic_load(&g.state) == ASLEEP) {
+        ring();
     }
 }
 

@@ -8,9 +8,12 @@
 
 #include "base/common.h"
 
-/* There is memory to give back: starts the thread or wakes it, if the options and the number of
- * threads allow. */
-void background_wanted(void);
+/* Makes the thread, if it is due: options, number of threads, size of the heap.  Only at the end of
+ * an allocation. */
+void background_consider(void);
+
+/* There is memory to give back. */
+void background_wake(void);
 
 /* A thread of the program ended; with the last but one the background thread ends too. */
 void background_thread_ended(void);

@@ -65,6 +65,7 @@ COLD void life_register_thread(void) {
         tls.registered = 0;
     } else if (state == KEY_MADE && pthread_setspecific(g.key, (void *)1) == 0) {
         atomic_fetch_add_explicit(&g.threads, 1, memory_order_relaxed);
+        attention_raise(ATTENTION_GROWN);
     } else if (!os_is_first_thread()) {
         tls.dead = 1;
     }
@@ -182,11 +183,18 @@ COLD void life_attend(void) {
         atomic_signal_fence(memory_order_seq_cst);
         tls.inside = 0;
     }
-    if (attention_take(ATTENTION_BACKGROUND)) {
-        background_wanted();
+    if (bits & ATTENTION_BACKGROUND) {
+        attention_take(ATTENTION_BACKGROUND);
+        background_wake();
     }
     if (attention_take(ATTENTION_SOFT_LIMIT)) {
         attend_to_soft_limit();
+    }
+}
+
+COLD void life_attend_growth(void) {
+    if (attention_take(ATTENTION_GROWN)) {
+        background_consider();
     }
 }
 

@@ -21,6 +21,7 @@
 /* The rare parts: start or fork, what was left to do, a thread that is new here. */
 void life_wake(void);
 void life_attend(void);
+void life_attend_growth(void);
 void life_register_thread(void);
 
 /* False when this thread is inside already. */
@@ -55,10 +56,20 @@ static inline void life_leave(void) {
     }
 }
 
-/* The same at the end of a call that may be the first of its thread, whose end libc must then
- * announce.  Asking for that may allocate. */
-static inline void life_leave_first(void) {
-    life_leave();
+/* The same at the end of an allocation, the place where a background thread may be made: libc frees
+ * under locks that making a thread needs, but it never allocates under one. */
+static inline void life_leave_alloc(void) {
+    atomic_signal_fence(memory_order_seq_cst);
+    tls.inside = 0;
+    if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
+        life_attend();
+        life_attend_growth();
+    }
+}
+
+/* A call outside of the fast path may be the first of its thread, whose end libc must then announce.
+ * Asking for that may allocate. */
+static inline void life_greet_thread(void) {
     if (UNLIKELY(!tls.registered)) {
         life_register_thread();
     }

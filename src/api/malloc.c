@@ -37,7 +37,8 @@ static void *slow_alloc(size_t size, bool *zeroed) {
         return emergency_alloc(size, SMALLEST);
     }
     void *object = heap_alloc(size, zeroed);
-    life_leave_first();
+    life_leave_alloc();
+    life_greet_thread();
     return object;
 }
 
@@ -60,7 +61,7 @@ static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) 
     void *object = NULL;
     if (LIKELY(class4 != 0 && life_enter_again())) {
         object = heap_alloc_cached((unsigned)class4 / 4);
-        life_leave();
+        life_leave_alloc();
     }
     return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
@@ -101,7 +102,8 @@ static __attribute__((noinline)) void free_checked(void *pointer, const char *fu
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
     }
-    life_leave_first();
+    life_leave();
+    life_greet_thread();
 }
 
 /* What a pointer leads to; judged without proof where this call interrupts us. */
@@ -293,7 +295,8 @@ static void *alloc_aligned(size_t alignment, size_t size) {
         return emergency_alloc(size, alignment);
     }
     void *object = heap_alloc_aligned(size, alignment);
-    life_leave_first();
+    life_leave_alloc();
+    life_greet_thread();
     return object;
 }
 

@@ -26,6 +26,7 @@ enum attention {
     ATTENTION_DEFERRED = 8,    /* a signal handler left objects to free */
     ATTENTION_BACKGROUND = 16, /* there is work for the background thread */
     ATTENTION_SOFT_LIMIT = 32, /* the heap has grown over its soft limit */
+    ATTENTION_GROWN = 64,      /* heap or threads have become more: is a background thread due? */
 };
 
 #if defined(__x86_64__)

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/attention.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/meta.h"
@@ -134,6 +135,7 @@ static bool commit_at_frontier(size_t chunks) {
         }
         runs_add(chunk, 1);
     }
+    attention_raise(ATTENTION_GROWN);
     return true;
 }
 
