@@ -55,6 +55,10 @@ int os_unmap(void *start, size_t bytes);
  * otherwise: always -ENOTSUP where a first try shows that the kernel only claims to do it. */
 int os_purge(void *start, size_t bytes);
 
+/* Lets the kernel take the memory when it is short of some, or takes it at once where there is no
+ * such offer.  What the addresses hold until they are written to is not known.  0 or -errno. */
+int os_purge_lazily(void *start, size_t bytes);
+
 /*
  * Moves the pages of `from` to `to`, in place of what is mapped there, without copying.  The source
  * keeps its addresses and reads as zeros.  Otherwise -errno, with the source as it was and anything

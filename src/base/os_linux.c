@@ -174,10 +174,10 @@ int os_wipe_on_fork(void *start, size_t bytes) {
     return (int)raw_call(SYS_madvise, (long)start, (long)bytes, MADV_WIPEONFORK, 0, 0, 0);
 }
 
-static int purge(void *start, size_t bytes) {
+static int advise(void *start, size_t bytes, int advice) {
     long result;
     do {
-        result = raw_call(SYS_madvise, (long)start, (long)bytes, MADV_DONTNEED, 0, 0, 0);
+        result = raw_call(SYS_madvise, (long)start, (long)bytes, advice, 0, 0, 0);
     } while (result == -EAGAIN);
     return (int)result;
 }
@@ -191,8 +191,9 @@ static enum purge_truth try_purge(void) {
         return PURGE_UNTRIED;
     }
     *page = 1;
-    bool works = purge((void *)(uintptr_t)page, os_facts.page_bytes) == 0 && *page == 0;
-    os_unmap((void *)(uintptr_t)page, os_facts.page_bytes);
+    void *start = (void *)(uintptr_t)page;
+    bool works = advise(start, os_facts.page_bytes, MADV_DONTNEED) == 0 && *page == 0;
+    os_unmap(start, os_facts.page_bytes);
     return works ? PURGE_WORKS : PURGE_LIES;
 }
 
@@ -201,7 +202,12 @@ int os_purge(void *start, size_t bytes) {
     if (truth == PURGE_UNTRIED) {
         truth = try_purge();
     }
-    return truth == PURGE_WORKS ? purge(start, bytes) : -ENOTSUP;
+    return truth == PURGE_WORKS ? advise(start, bytes, MADV_DONTNEED) : -ENOTSUP;
+}
+
+int os_purge_lazily(void *start, size_t bytes) {
+    int result = advise(start, bytes, MADV_FREE);
+    return result == -EINVAL ? os_purge(start, bytes) : result;
 }
 
 /* ---------------------------------------------------------------- moving memory */

@@ -50,6 +50,9 @@ void control_print_stats(int fd) {
          "never used, or given back to the kernel");
     line(fd, "= mapped", t.mapped, "what the heap may use without asking the kernel");
     line(fd, "tally's own", t.metadata, "descriptors, beside the heap");
+    if (t.reentered > 0) {
+        line(fd, "calls in handlers", t.reentered, "number of allocations that interrupted tally");
+    }
     say(fd, "    size         live     cached    slabs\n");
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         print_class(fd, c);

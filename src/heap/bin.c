@@ -4,7 +4,8 @@
  *
  * A bin keeps the slabs from which something can be taken, lowest address first; full slabs are
  * reached through their objects only.  Using low addresses first lets high slabs run empty, and an
- * empty slab goes back to the page heap at once, but for one that a burst would ask for again.
+ * empty slab goes back to the page heap at once, but for one that a burst would ask for again; while
+ * the heap shrinks by much, that one goes too.
  *
  *      slabs    [####] [##.#] [#...] [....]         # handed out   . free
  *       in set           1      2      3
@@ -24,6 +25,8 @@
 #include "heap/slab.h"
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };
+
+_Atomic bool bin_heap_shrinks;
 
 static struct span *slab_of_node(struct pairing_node *node) {
     return (struct span *)((char *)node - offsetof(struct span, node));
@@ -113,14 +116,14 @@ static COLD void found_foreign(const void *object) {
     fatal("free(%p): not memory of this heap, found when a cache was emptied", object);
 }
 
-/* A slab that was full can be taken from again; one that is empty now goes, but for the last. */
+/* A slab that was full can be taken from again; one that is empty now goes, but for one. */
 static COLD void after_free(struct bin *bin, struct span *slab) {
     if (slab_is_apart(slab)) {
         join_set(bin, slab);
     }
     if (slab_is_empty(slab)) {
         bin->nempty++;
-        if (bin->nempty > 1) {
+        if (bin->nempty > 1 || bin_heap_is_shrinking()) {
             release_slab(bin, slab);
         }
     }

@@ -20,6 +20,16 @@ struct bin {
     uint8_t size_class;
 } __attribute__((aligned(CACHE_LINE)));
 
+/*
+ * The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
+ * caches few objects, since each may be the last of its slab.
+ */
+extern _Atomic bool bin_heap_shrinks HIDDEN;
+
+static inline bool bin_heap_is_shrinking(void) {
+    return atomic_load_explicit(&bin_heap_shrinks, memory_order_relaxed);
+}
+
 void bin_init(struct bin *bin, unsigned size_class, unsigned arena);
 
 /* Moves up to `count` objects to slots[0..].  Fewer, perhaps none, when memory is short or when the

@@ -38,6 +38,8 @@ enum {
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
     NEEDS_BEFORE_STEALING = 16,
+    KEPT_SLAB_BYTES = 256 << 10, /* what a class may keep from running empty while the heap shrinks */
+    KEPT_OBJECT_BYTES = 1 << 10,
 };
 
 /* ---------------------------------------------------------------- room and budget */
@@ -295,7 +297,17 @@ static inline void *refill(struct thread *thread, unsigned c) {
     return object;
 }
 
+/* The program gave much memory up, and now asks again: the first who comes after a while finds out
+ * what may go back to the kernel. */
+static COLD void look_after_shrinking(void) {
+    (void)depot_tick();
+    (void)pages_tick();
+}
+
 void *cache_alloc_empty(struct thread *thread, unsigned c) {
+    if (UNLIKELY(bin_heap_is_shrinking())) {
+        look_after_shrinking();
+    }
     return has_magazines(thread, c) ? refill(thread, c) : cache_alloc_uncached(thread, c);
 }
 
@@ -318,8 +330,12 @@ static void relieve(struct thread *thread, unsigned c, void *object) {
     open_class(thread, c, closed, object);
 }
 
+static void free_while_shrinking(struct thread *thread, unsigned c, void *object);
+
 void cache_free_full(struct thread *thread, unsigned c, void *object) {
-    if (has_magazines(thread, c)) {
+    if (UNLIKELY(bin_heap_is_shrinking())) {
+        free_while_shrinking(thread, c, object);
+    } else if (has_magazines(thread, c)) {
         relieve(thread, c, object);
     } else {
         bin_drain(c, &object, 1);
@@ -358,6 +374,22 @@ static void flush_class(struct thread *thread, unsigned c) {
         depot_return_magazine(closed.give);
         set_room(thread, c, 0);
     }
+}
+
+/*
+ * Each object kept here may be the last of its slab.  A class keeps few, none if they are large, and
+ * all of them in F: the next allocation comes to cache_alloc and looks around.
+ */
+static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *object) {
+    if (size_classes[c].size > KEPT_OBJECT_BYTES || thread->room[c] == 0) {
+        flush_class(thread, c);
+        bin_drain(c, &object, 1);
+        return;
+    }
+    unsigned few = KEPT_SLAB_BYTES / (size_classes[c].slab_mask + 1);
+    struct closed closed = put_all(thread, c);
+    set_room(thread, c, thread->room[c] < few ? thread->room[c] : few);
+    open_class(thread, c, closed, object);
 }
 
 void cache_flush(struct thread *thread) {

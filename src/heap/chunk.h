@@ -13,10 +13,10 @@
  * cannot reach it, and units are naturally aligned.  A run of units with one owner is a span: a
  * slab of small objects, or one large object.  The span of a run is the element of its first unit.
  *
- * Threads     used, touched and first change under the page heap's lock; a span belongs to its
- *             owner (a bin's lock, or whoever holds the large object).  Lookups take no lock: they
- *             are made for addresses the caller owns, or end in a refusal.
- * Invariant   used[u] == (first[u] != UNIT_FREE); free and touched means dirty.
+ * Threads     The maps and first change under the page heap's lock; a span belongs to its owner (a
+ *             bin's lock, or whoever holds the large object).  Lookups take no lock: they are made
+ *             for addresses the caller owns, or end in a refusal.
+ * Invariant   used[u] == (first[u] != UNIT_FREE); free and touched means dirty or muzzy.
  */
 #pragma once
 
@@ -49,33 +49,46 @@ enum span_kind {
  */
 struct span {
     uintptr_t base;
-    int16_t nout;        /* slab: objects handed out, plus SLAB_APART while not in its bin's set */
-    uint16_t ncarved;    /* slab: objects whose memory was prepared; the rest never was used */
-    uint16_t arena;      /* slab: the arena whose bin owns it */
-    uint8_t size_class;  /* slab */
-    uint8_t kind;        /* enum span_kind; arena, class and kind are compared as one word */
+    int16_t nout;       /* slab: objects handed out, plus SLAB_APART while not in its bin's set */
+    uint16_t ncarved;   /* slab: objects whose memory was prepared; the rest never was used */
+    uint16_t arena;     /* slab: the arena whose bin owns it */
+    uint8_t size_class; /* slab */
+    uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
     union {
         uint64_t slow_frees;   /* slab: frees that found their granule not published */
         uint64_t moved_pieces; /* large: parts of it that came from other addresses, at most */
     };
-    size_t bytes;        /* large: usable bytes */
+    size_t bytes;                     /* large: usable bytes */
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
     struct pairing_node node;         /* slab: in its bin, by address */
 };
 
+/*
+ * The spans lie apart from the rest: they are most of what a chunk costs, and a chunk that holds
+ * nothing needs none of them, so their pages can be given back.
+ */
+/* Chunks with free units that may still have memory behind them stand in queues; see dirty.c. */
+enum chunk_queue { CHUNK_DIRTY, CHUNK_MUZZY, CHUNK_QUEUES };
+
+struct chunk_links {
+    struct chunk *older;
+    struct chunk *newer;
+    bool is_in;
+};
+
 struct chunk {
     uintptr_t base;
+    struct span *span; /* one per unit, in whole pages */
     unit_map used;
     unit_map touched;
+    unit_map muzzy; /* free, and offered to the kernel; a part of touched */
+    unit_map early; /* given back before their time, and not used since */
     struct pairing_node node; /* in a bucket of the page heap, or in its set of free runs */
     uint32_t run;             /* free chunks: length of the run, in its first and last chunk */
     uint8_t starts_run;       /* `node` is in the set of free runs */
     uint8_t bucket;           /* the bucket `node` is in, plus 1; 0 = none */
-    uint8_t is_dirty;         /* in the queue of chunks with dirty units */
-    uint64_t dirty_since_ms;  /* when it joined that queue */
-    struct chunk *next_dirty;
+    struct chunk_links queued[CHUNK_QUEUES];
     uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
-    struct span span[CHUNK_UNITS] __attribute__((aligned(CACHE_LINE)));
 };
 
 static inline unsigned chunk_unit(uintptr_t address) {

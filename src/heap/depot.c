@@ -10,7 +10,13 @@
  * into the top magazine, so that magazines are well filled.
  *
  * Waiting objects keep their slabs from running empty.  So they are drained before the heap is
- * allowed to grow (cache.c): memory that is free anywhere is used first.
+ * allowed to grow (cache.c): memory that is free anywhere is used first.  And they are drained when
+ * the heap shrinks.  Nobody may come after the last free, so that must be seen on the way down:
+ *
+ *      surplus    what came and was not asked for since
+ *      shrinking  from the moment the surplus is above four budgets: depots are drained, what comes
+ *                 goes through to the slabs, and bins and caches keep little as well (bin.h)
+ *      ended      when a quarter of the budget was asked for
  *
  * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
  *             batch per thread at a time.
@@ -25,18 +31,30 @@
 #include "heap/bin.h"
 #include "heap/meta.h"
 
-enum { HEAP_SHARE = 16, SMALL_SURPLUS = 256 << 10 };
+enum {
+    HEAP_SHARE = 16,
+    SHARE_MOST = 8 << 20,
+    SMALL_SURPLUS = 256 << 10,
+    OBJECT_LEAST = 64, /* what an object counts at least, since magazines take memory too */
+    MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
+    ENOUGH = 4,        /* a part of the budget: so much is asked for when it does not shrink */
+};
 
 struct depot {
     struct lock lock;
     struct magazine *waiting; /* linked through `next`, which also counts: see pack() */
     struct magazine *empty;
     _Atomic size_t count; /* written under the lock, read without */
+    size_t fewest;        /* objects that waited all the time since the last tick */
 } __attribute__((aligned(CACHE_LINE)));
 
 static struct {
     struct depot depots[CLASS_COUNT];
     _Atomic size_t bytes; /* of all objects in all depots */
+    /* Bytes that came and were not asked for since, and bytes asked for while closed.  They guide
+     * and need not be exact. */
+    _Atomic size_t surplus;
+    _Atomic size_t demand;
     struct lock pool_lock;
     struct magazine *pool; /* guarded by pool_lock */
 } g;
@@ -94,11 +112,15 @@ void depot_return_magazine(struct magazine *empty) {
     lock_release(&g.pool_lock);
 }
 
+static size_t bytes_of(unsigned size_class, size_t objects) {
+    return objects * max_size(size_classes[size_class].size, OBJECT_LEAST);
+}
+
 /* Accounts for `change` more objects, which may be negative. */
 static inline void account(struct depot *depot, unsigned size_class, size_t change) {
     size_t count = atomic_load_explicit(&depot->count, memory_order_relaxed);
     atomic_store_explicit(&depot->count, count + change, memory_order_relaxed);
-    size_t bytes = change * size_classes[size_class].size;
+    size_t bytes = bytes_of(size_class, change);
     if (lock_is_single_threaded()) {
         bytes += atomic_load_explicit(&g.bytes, memory_order_relaxed);
         atomic_store_explicit(&g.bytes, bytes, memory_order_relaxed);
@@ -117,9 +139,58 @@ static inline struct depot *enter(unsigned size_class) {
     return depot;
 }
 
-static inline bool budget_allows(size_t bytes) {
-    size_t held = atomic_load_explicit(&g.bytes, memory_order_relaxed);
-    return held + bytes <= opt.depot_bytes || held + bytes <= pages_totals().used / HEAP_SHARE;
+static size_t budget(void) {
+    return max_size(opt.depot_bytes, min_size(pages_totals().used / HEAP_SHARE, SHARE_MOST));
+}
+
+static size_t read(const _Atomic size_t *sum) {
+    return atomic_load_explicit(sum, memory_order_relaxed);
+}
+
+static void write(_Atomic size_t *sum, size_t value) {
+    atomic_store_explicit(sum, value, memory_order_relaxed);
+}
+
+/* Much came and was not asked for: the program is giving memory up. */
+static COLD void close_depots(void) {
+    atomic_store_explicit(&bin_heap_shrinks, true, memory_order_relaxed);
+    depot_drain_all();
+}
+
+static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus) {
+    size_t most = budget();
+    if (UNLIKELY(surplus > most * MUCH)) {
+        if (!bin_heap_is_shrinking()) {
+            close_depots();
+        }
+        return false;
+    }
+    return held <= most;
+}
+
+/* May `bytes` more wait? */
+static inline bool accepts(size_t bytes) {
+    size_t surplus = read(&g.surplus) + bytes;
+    size_t held = read(&g.bytes) + bytes;
+    write(&g.surplus, surplus);
+    return LIKELY(surplus <= opt.depot_bytes && held <= opt.depot_bytes) ||
+           accepts_much(held, surplus);
+}
+
+/* Objects are asked for, of a depot or of the slabs. */
+static inline void note_demand(size_t bytes) {
+    size_t surplus = read(&g.surplus);
+    if (LIKELY(!bin_heap_is_shrinking())) {
+        write(&g.surplus, surplus - min_size(bytes, surplus));
+        return;
+    }
+    size_t demand = read(&g.demand) + bytes;
+    bool enough = demand > budget() / ENOUGH;
+    write(&g.demand, enough ? 0 : demand);
+    if (enough) {
+        write(&g.surplus, 0);
+        atomic_store_explicit(&bin_heap_shrinks, false, memory_order_relaxed);
+    }
 }
 
 /* Copies a small batch into the top magazine; false when it does not fit. */
@@ -137,7 +208,7 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
     if (count == 0) {
         return magazine;
     }
-    if (!budget_allows((size_t)count * size_classes[size_class].size)) {
+    if (!accepts(bytes_of(size_class, count))) {
         bin_drain(size_class, magazine->slots, count);
         return magazine;
     }
@@ -185,49 +256,75 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
 
 unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count,
                     unsigned most) {
+    note_demand(bytes_of(size_class, most));
     if (depot_count(size_class) == 0) {
         return 0; /* An old look is harmless: the caller then refills from the bin. */
     }
     struct depot *depot = enter(size_class);
     unsigned n = take_from(depot, magazine, count, most);
     account(depot, size_class, -(size_t)n);
+    depot->fewest = min_size(depot->fewest, depot_count(size_class));
     lock_release(&depot->lock);
     return n;
 }
 
-/* Takes everything out of a depot at once, so that the lock is not held while it is drained. */
-static struct magazine *take_all(unsigned size_class) {
+/*
+ * Takes the magazines that waited longest, up to `most` objects, out of a depot, so that the lock is
+ * not held while they are drained.  The chain of them.
+ */
+static struct magazine *take_oldest(unsigned size_class, size_t most) {
     struct depot *depot = enter(size_class);
-    struct magazine *all = depot->waiting;
-    depot->waiting = NULL;
+    size_t stay = depot_count(size_class) - min_size(most, depot_count(size_class));
+    size_t count = 0;
+    struct magazine *last = NULL; /* of those that stay */
+    struct magazine *first = depot->waiting;
+    for (; first != NULL && count < stay; first = waiting_next(first)) {
+        count += waiting_count(first);
+        last = first;
+    }
+    if (last != NULL) {
+        last->next = pack(NULL, waiting_count(last));
+    } else {
+        depot->waiting = NULL;
+    }
     struct magazine *empty;
     while ((empty = pop(&depot->empty)) != NULL) {
         depot_return_magazine(empty);
     }
-    account(depot, size_class, -depot_count(size_class));
+    account(depot, size_class, count - depot_count(size_class));
+    depot->fewest = count;
     lock_release(&depot->lock);
-    return all;
+    return first;
+}
+
+static void drain(unsigned size_class, struct magazine *chain) {
+    while (chain != NULL) {
+        struct magazine *next = waiting_next(chain);
+        bin_drain(size_class, chain->slots, waiting_count(chain));
+        depot_return_magazine(chain);
+        chain = next;
+    }
 }
 
 void depot_drain_all(void) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        struct magazine *magazine = depot_count(c) > 0 ? take_all(c) : NULL;
-        while (magazine != NULL) {
-            struct magazine *next = waiting_next(magazine);
-            bin_drain(c, magazine->slots, waiting_count(magazine));
-            depot_return_magazine(magazine);
-            magazine = next;
+        if (depot_count(c) > 0) {
+            drain(c, take_oldest(c, SIZE_MAX));
         }
     }
 }
 
-void depot_tick(void) {
-    depot_drain_all();
+bool depot_tick(void) {
+    for (unsigned c = 1; c < CLASS_COUNT && read(&g.bytes) > 0; c++) {
+        if (depot_count(c) > 0) {
+            drain(c, take_oldest(c, g.depots[c].fewest));
+        }
+    }
+    return read(&g.bytes) > 0;
 }
 
 void depot_drain_surplus(void) {
-    size_t held = atomic_load_explicit(&g.bytes, memory_order_relaxed);
-    if (held > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
+    if (read(&g.bytes) > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
         depot_drain_all();
     }
 }

@@ -31,15 +31,17 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
  */
 unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count, unsigned most);
 
-/* Drains what nobody has needed since the last tick. */
-void depot_tick(void);
-
 /* Drains all depots into the slabs. */
 void depot_drain_all(void);
 
 /* The same if they hold more than their share of the heap; what is drained took as many frees to
  * fill, so this may be asked often. */
 void depot_drain_surplus(void);
+
+/* To be called now and then: drains what nobody needed since the last call, so that depots nobody
+ * uses are empty after two of them.  True while something waits; then in so many milliseconds again. */
+bool depot_tick(void);
+enum { DEPOT_TICK_MS = 100 };
 
 /* Is this object waiting in the depot of the class? */
 bool depot_holds(unsigned size_class, const void *object);

@@ -1,167 +1,411 @@
 /* SPDX-License-Identifier: MIT
  *
- * dirty.c - the queue of chunks with dirty units.
+ * dirty.c - two queues of chunks, with dirty and with muzzy units, and who leaves them when.
  *
- * Freed units stay as they are ("dirty").  Chunks with dirty units stand in a queue; the one that
- * got dirty first is purged when that was dirty_decay_ms ago and somebody gives units back.
+ * By time.  Each queue has its decay (decay.h).  At the end of a step, what may no longer stay is
+ * due, and is purged from the oldest chunks, from their high end.
+ *
+ * By volume.  Without a background thread nobody may come after the last free.  So dirty units
+ * above BASE_UNITS or 1/16 of the heap are purged at once, "early".  A program that frees and takes
+ * tens of MiB again and again would pay for that each time.  Therefore each unit that was purged
+ * early and is needed again within the decay time is a regret and allows one unit more:
+ *
+ *      bound      = max(BASE_UNITS, used / 16) + allowance
+ *      allowance += regrets
+ *      allowance  = at least its half, at most itself,            after each decay time
+ *                   and else the most that was taken again of what was kept
+ *
+ * After one round of a saw-tooth the allowance is what was missing, and stays while it is used; a
+ * program that has calmed down loses it by halves.
+ *
+ * A purge that the kernel refuses (locked memory, too many mappings) is tried again after a second.
  *
  * Threads     Guarded by the page heap's lock, except the sums.
- * Invariant   kept == units that are free and touched, over all chunks; a chunk that has some is in
- *             the queue.
+ * Invariant   The sum of a queue == its units over all chunks; a chunk that has some is in it.
  */
 #include "heap/dirty.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
+#include "base/log.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "heap/decay.h"
 
 enum {
     MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
     GIVEN_BACK_PER_LOOK = 16,
+    PIECE_UNITS = 2 * CHUNK_UNITS,       /* purged under one lock */
+    BASE_UNITS = (4 << 20) / UNIT_BYTES, /* kept whatever the size of the heap */
+    HEAP_SHARE = 16,
+    REFUSED_WAIT_MS = 1000,
+    NEVER_MS = 3600 * 1000, /* long enough */
+};
+
+/* Why units are purged. */
+enum cause {
+    CAUSE_TIME,   /* dirty ones become muzzy, if there is a time for that */
+    CAUSE_VOLUME, /* early: remembered, in case it is regretted */
+    CAUSE_WISH,   /* somebody asked for it */
+};
+
+struct queue {
+    struct chunk *oldest;
+    struct chunk *newest;
+    struct decay decay;
+    size_t due;           /* units that may no longer stay */
+    _Atomic size_t units; /* written under the lock, read without */
 };
 
 static struct {
-    struct chunk *oldest;
-    struct chunk *newest;
+    struct queue queue[CHUNK_QUEUES];
     uint64_t now_ms;     /* the clock as last read */
-    uint32_t given_back; /* calls of dirty_decay */
-    /* Written under the lock, read without. */
-    _Atomic size_t kept_units;
+    uint64_t refused_ms; /* when the kernel refused to purge; 0: it did not */
+    uint32_t given_back; /* calls of dirty_expect */
+    /* The bound by volume, in units. */
+    size_t allowance;
+    uint64_t early_ms;  /* the last early purge */
+    uint64_t period_ms; /* start of the running decay time */
+    size_t highest;     /* dirty units since then */
+    size_t taken_again; /* most that was taken of them */
     _Atomic size_t purged_units;
 } g;
 
 bool dirty_has_background;
 
+static size_t read_sum(const _Atomic size_t *sum) {
+    return atomic_load_explicit(sum, memory_order_relaxed);
+}
+
 static void add(_Atomic size_t *sum, size_t value) {
-    size_t old = atomic_load_explicit(sum, memory_order_relaxed);
-    atomic_store_explicit(sum, old + value, memory_order_relaxed);
+    atomic_store_explicit(sum, read_sum(sum) + value, memory_order_relaxed);
 }
 
-static unit_map dirty_units(const struct chunk *chunk) {
-    return chunk->touched & ~chunk->used;
+static int64_t decay_ms(enum chunk_queue kind) {
+    return kind == CHUNK_DIRTY ? opt.dirty_decay_ms : opt.muzzy_decay_ms;
 }
 
-/* ---------------------------------------------------------------- the queue */
+static unit_map units_of(enum chunk_queue kind, const struct chunk *chunk) {
+    return kind == CHUNK_DIRTY ? chunk->touched & ~chunk->used & ~chunk->muzzy : chunk->muzzy;
+}
 
-static void enqueue(struct chunk *chunk) {
-    if (chunk->is_dirty) {
-        return;
-    }
-    chunk->is_dirty = 1;
-    chunk->dirty_since_ms = g.now_ms;
-    chunk->next_dirty = NULL;
-    if (g.newest != NULL) {
-        g.newest->next_dirty = chunk;
+/* ---------------------------------------------------------------- the queues */
+
+static void join(enum chunk_queue kind, struct chunk *chunk) {
+    struct queue *queue = &g.queue[kind];
+    struct chunk_links *links = &chunk->queued[kind];
+    *links = (struct chunk_links){.older = queue->newest, .is_in = true};
+    if (queue->newest != NULL) {
+        queue->newest->queued[kind].newer = chunk;
     } else {
-        g.oldest = chunk;
+        queue->oldest = chunk;
     }
-    g.newest = chunk;
+    queue->newest = chunk;
 }
 
-static struct chunk *dequeue(void) {
-    struct chunk *chunk = g.oldest;
-    g.oldest = chunk->next_dirty;
-    if (g.oldest == NULL) {
-        g.newest = NULL;
+static void leave(enum chunk_queue kind, struct chunk *chunk) {
+    struct queue *queue = &g.queue[kind];
+    struct chunk_links *links = &chunk->queued[kind];
+    *(links->older != NULL ? &links->older->queued[kind].newer : &queue->oldest) = links->newer;
+    *(links->newer != NULL ? &links->newer->queued[kind].older : &queue->newest) = links->older;
+    links->is_in = false;
+}
+
+/* After units of the kind came or went. */
+static void settle(enum chunk_queue kind, struct chunk *chunk) {
+    bool has_some = units_of(kind, chunk) != 0;
+    if (has_some != chunk->queued[kind].is_in) {
+        (has_some ? join : leave)(kind, chunk);
     }
-    chunk->is_dirty = 0;
-    return chunk;
+}
+
+static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
+    struct queue *queue = &g.queue[kind];
+    add(&queue->units, -(size_t)chunk_count_units(units));
+    decay_note_taken(&queue->decay, read_sum(&queue->units));
+    settle(kind, chunk);
+}
+
+/* Units that were purged early are needed after all: allow as many more to stay. */
+static void note_regret(struct chunk *chunk, unit_map units) {
+    unit_map early = chunk->early & units;
+    chunk->early &= ~units;
+    if (early != 0 && g.now_ms - g.early_ms < (uint64_t)opt.dirty_decay_ms) {
+        g.allowance += chunk_count_units(early);
+    }
 }
 
 bool dirty_reuse(struct chunk *chunk, unit_map units) {
     unit_map was_touched = chunk->touched & units;
+    unit_map was_muzzy = chunk->muzzy & units;
     chunk->touched |= units;
-    add(&g.kept_units, -(size_t)chunk_count_units(was_touched));
+    chunk->muzzy &= ~units;
+    if (was_touched != was_muzzy) {
+        take_from(CHUNK_DIRTY, chunk, was_touched & ~was_muzzy);
+        size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
+        g.taken_again = max_size(g.taken_again, g.highest - min_size(kept, g.highest));
+    }
+    if (was_muzzy != 0) {
+        take_from(CHUNK_MUZZY, chunk, was_muzzy);
+    }
+    if (chunk->early != 0) {
+        note_regret(chunk, units);
+    }
     return was_touched == 0;
 }
 
 void dirty_keep(struct chunk *chunk, unit_map units) {
-    add(&g.kept_units, chunk_count_units(units));
-    enqueue(chunk);
+    struct queue *queue = &g.queue[CHUNK_DIRTY];
+    add(&queue->units, chunk_count_units(units));
+    g.highest = max_size(g.highest, read_sum(&queue->units));
+    settle(CHUNK_DIRTY, chunk);
 }
 
-/* ---------------------------------------------------------------- purging */
+/* ---------------------------------------------------------------- time */
 
-/* Purges the whole kernel pages inside [first, first + count) units; only those become clean. */
-static size_t purge_run(struct chunk *chunk, unsigned first, unsigned count) {
-    uintptr_t start = align_up(chunk->base + (uintptr_t)first * UNIT_BYTES, os_facts.page_bytes);
-    uintptr_t end =
-        align_down(chunk->base + (uintptr_t)(first + count) * UNIT_BYTES, os_facts.page_bytes);
-    if (start >= end || os_purge((void *)start, end - start) != 0) {
-        return 0;
+/* Goes to the end of a step of the decay, if there is one to go to. */
+static void advance(enum chunk_queue kind) {
+    struct queue *queue = &g.queue[kind];
+    size_t kept = read_sum(&queue->units);
+    if (decay_ms(kind) > 0 &&
+        decay_advance(&queue->decay, g.now_ms, (uint64_t)decay_ms(kind), kept)) {
+        queue->due = kept - min_size(decay_limit(&queue->decay), kept);
     }
-    unsigned units = (unsigned)((end - start) / UNIT_BYTES);
-    chunk->touched &= ~chunk_units(chunk_unit(start), units);
-    return units;
 }
 
-static size_t purge_chunk(struct chunk *chunk) {
-    unit_map dirty = dirty_units(chunk);
-    size_t units = 0;
-    unsigned length;
-    for (unsigned first = 0; (length = chunk_next_run(dirty, &first)) > 0; first += length) {
-        units += purge_run(chunk, first, length);
+/* What was not taken again lately is allowed to half of it next. */
+static void fade_allowance(void) {
+    if (g.now_ms - g.period_ms < (uint64_t)opt.dirty_decay_ms) {
+        return;
     }
-    if (dirty_units(chunk) != 0) {
-        enqueue(chunk); /* The kernel refused: try again later. */
-    }
-    add(&g.kept_units, -units);
-    add(&g.purged_units, units);
-    return units;
+    g.allowance = min_size(g.allowance, max_size(g.allowance / 2, g.taken_again));
+    g.period_ms = g.now_ms;
+    g.highest = read_sum(&g.queue[CHUNK_DIRTY].units);
+    g.taken_again = 0;
 }
 
-/* Purges the chunks that got dirty at `until_ms` or before, oldest first; units that went.  Chunks
- * the kernel refuses to purge join the queue again, so it ends at the chunk that is last now. */
-static size_t purge_until(uint64_t until_ms) {
-    size_t purged = 0;
-    struct chunk *last = g.newest;
-    struct chunk *chunk = NULL;
-    while (chunk != last && g.oldest->dirty_since_ms <= until_ms) {
-        chunk = dequeue();
-        purged += purge_chunk(chunk);
-    }
-    return purged;
+void dirty_look_at_clock(void) {
+    g.now_ms = os_now_ms();
+    advance(CHUNK_DIRTY);
+    advance(CHUNK_MUZZY);
+    fade_allowance();
 }
 
 /* Reading the clock costs about as much as giving a slab back, so it is read for every sixteenth of
  * those and for all that is larger. */
-bool dirty_looks_at_clock(size_t units) {
+bool dirty_expect(size_t units) {
     g.given_back++;
     if (units < MANY_UNITS && g.given_back % GIVEN_BACK_PER_LOOK != 0) {
-        return opt.dirty_decay_ms == 0;
+        return false;
     }
-    g.now_ms = os_now_ms();
+    dirty_look_at_clock();
     return true;
 }
 
-void dirty_decay(void) {
-    uint64_t age = (uint64_t)opt.dirty_decay_ms;
-    if (opt.dirty_decay_ms >= 0 && g.now_ms >= age) {
-        purge_until(g.now_ms - age);
+/* ---------------------------------------------------------------- purging */
+
+/* The highest run of set bits, cut to its last `most`; its length and, in `*first`, its start. */
+static unsigned highest_run(unit_map map, size_t most, unsigned *first) {
+    unsigned end = CHUNK_UNITS;
+    while (end > 0 && !(map >> (end - 1) & 1)) {
+        end--;
+    }
+    unsigned start = end;
+    while (start > 0 && end - start < most && map >> (start - 1) & 1) {
+        start--;
+    }
+    *first = start;
+    return end - start;
+}
+
+/* Purges the whole kernel pages inside [first, first + count) units; only those units change. */
+static unit_map purge_run(struct chunk *chunk, unsigned first, unsigned count, bool lazily) {
+    uintptr_t start = align_up(chunk->base + (uintptr_t)first * UNIT_BYTES, os_facts.page_bytes);
+    uintptr_t end =
+        align_down(chunk->base + (uintptr_t)(first + count) * UNIT_BYTES, os_facts.page_bytes);
+    if (start >= end) {
+        return 0;
+    }
+    unit_map units = chunk_units(chunk_unit(start), (unsigned)((end - start) / UNIT_BYTES));
+    if ((lazily ? os_purge_lazily : os_purge)((void *)start, end - start) != 0) {
+        return 0;
+    }
+    chunk->muzzy = lazily ? chunk->muzzy | units : chunk->muzzy & ~units;
+    chunk->touched = lazily ? chunk->touched : chunk->touched & ~units;
+    return units;
+}
+
+/* The descriptors of a chunk without any memory are not needed either: those of free units are not
+ * looked at, and zeros mean SPAN_NONE. */
+static void purge_descriptors(struct chunk *chunk) {
+    uintptr_t start = align_up((uintptr_t)&chunk->span[0], os_facts.page_bytes);
+    uintptr_t end = align_down((uintptr_t)&chunk->span[CHUNK_UNITS], os_facts.page_bytes);
+    if (chunk->touched == 0 && chunk->used == 0 && start < end) {
+        (void)os_purge((void *)start, end - start);
     }
 }
 
-size_t dirty_purge_all(void) {
-    return purge_until(UINT64_MAX);
+/* Moves sums and queues after units of a chunk left the kind. */
+static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
+    size_t count = chunk_count_units(units);
+    add(&g.queue[kind].units, -count);
+    g.queue[kind].due -= min_size(g.queue[kind].due, count);
+    if (units & chunk->muzzy) {
+        add(&g.queue[CHUNK_MUZZY].units, count);
+        settle(CHUNK_MUZZY, chunk);
+    } else {
+        add(&g.purged_units, count);
+        purge_descriptors(chunk);
+    }
+    if (kind == CHUNK_DIRTY) {
+        g.highest -= min_size(g.highest, count);
+    }
+    settle(kind, chunk);
 }
 
-/* ---------------------------------------------------------------- repairing, counting */
+/* Purges up to `most` units of one kind in a chunk; how many went. */
+static size_t purge_chunk(enum chunk_queue kind, struct chunk *chunk, size_t most,
+                          enum cause cause) {
+    bool lazily = kind == CHUNK_DIRTY && cause == CAUSE_TIME && opt.muzzy_decay_ms != 0;
+    unit_map left = units_of(kind, chunk);
+    unit_map gone = 0;
+    size_t tried = 0;
+    unsigned first, length;
+    while (tried < most && (length = highest_run(left, most - tried, &first)) > 0) {
+        gone |= purge_run(chunk, first, length, lazily);
+        left &= ~chunk_units(first, length);
+        tried += length;
+    }
+    chunk->early |= cause == CAUSE_VOLUME ? gone : 0;
+    account_purged(kind, chunk, gone);
+    return chunk_count_units(gone);
+}
+
+/* Purges up to `most` units, oldest first; how many went.  A chunk of which some stay goes to the
+ * end of the queue, and each chunk has its turn once. */
+static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
+    struct queue *queue = &g.queue[kind];
+    struct chunk *last = queue->newest;
+    struct chunk *chunk = NULL;
+    size_t purged = 0;
+    while (purged < most && chunk != last) {
+        chunk = queue->oldest;
+        purged += purge_chunk(kind, chunk, most - purged, cause);
+        if (purged < most && chunk->queued[kind].is_in) {
+            leave(kind, chunk);
+            join(kind, chunk);
+        }
+    }
+    decay_note_purged(&queue->decay, read_sum(&queue->units));
+    return purged;
+}
+
+/* Dirty units that are too many for a heap of `used` units.  Some more are purged with them, so
+ * that this is not asked for a unit at a time. */
+static size_t excess(size_t used) {
+    size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
+    size_t bound = max_size(BASE_UNITS, used / HEAP_SHARE) + g.allowance;
+    if (opt.dirty_decay_ms == 0) {
+        return kept;
+    }
+    if (kept <= bound || dirty_has_background || opt.dirty_decay_ms < 0) {
+        return 0;
+    }
+    return kept - bound + BASE_UNITS / 8;
+}
+
+bool dirty_is_too_much(size_t used) {
+    return excess(used) > 0;
+}
+
+static size_t due(enum chunk_queue kind) {
+    size_t kept = read_sum(&g.queue[kind].units);
+    return decay_ms(kind) == 0 ? kept : min_size(g.queue[kind].due, kept);
+}
+
+static bool waits_after_refusal(void) {
+    return g.refused_ms != 0 && g.now_ms - g.refused_ms < REFUSED_WAIT_MS;
+}
+
+/* False when nothing went: the kernel refuses, or no whole kernel page is free. */
+static bool purge_piece(enum chunk_queue kind, size_t units, enum cause cause) {
+    bool some_went = purge(kind, min_size(units, PIECE_UNITS), cause) > 0;
+    g.refused_ms = some_went ? 0 : max_size(g.now_ms, 1);
+    return some_went;
+}
+
+bool dirty_purge_some(size_t used) {
+    size_t dirty = due(CHUNK_DIRTY);
+    size_t muzzy = due(CHUNK_MUZZY);
+    size_t early = excess(used);
+    if ((dirty | muzzy | early) == 0 || waits_after_refusal()) {
+        return false;
+    }
+    if (early > dirty) {
+        g.early_ms = g.now_ms;
+        return purge_piece(CHUNK_DIRTY, early, CAUSE_VOLUME);
+    }
+    if (dirty > 0) {
+        return purge_piece(CHUNK_DIRTY, dirty, CAUSE_TIME);
+    }
+    return purge_piece(CHUNK_MUZZY, muzzy, CAUSE_TIME);
+}
+
+size_t dirty_purge_all(void) {
+    size_t before = read_sum(&g.purged_units);
+    purge(CHUNK_DIRTY, SIZE_MAX, CAUSE_WISH);
+    purge(CHUNK_MUZZY, SIZE_MAX, CAUSE_WISH);
+    return read_sum(&g.purged_units) - before;
+}
+
+static uint64_t wait_ms(enum chunk_queue kind) {
+    const struct queue *queue = &g.queue[kind];
+    size_t kept = read_sum(&queue->units);
+    if (kept == 0) {
+        return UINT64_MAX;
+    }
+    if (decay_ms(kind) < 0) {
+        return NEVER_MS;
+    }
+    return decay_wait_ms(&queue->decay, g.now_ms, (uint64_t)decay_ms(kind), kept);
+}
+
+uint64_t dirty_wait_ms(void) {
+    uint64_t wait = min_size(wait_ms(CHUNK_DIRTY), wait_ms(CHUNK_MUZZY));
+    return waits_after_refusal() ? max_size(wait, REFUSED_WAIT_MS) : wait;
+}
+
+/* ---------------------------------------------------------------- repairing, checking, counting */
 
 void dirty_reset(void) {
-    g.oldest = g.newest = NULL;
-    g.kept_units = 0;
+    for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
+        g.queue[kind] = (struct queue){0};
+    }
 }
 
 void dirty_add_again(struct chunk *chunk) {
     chunk->touched = ~(unit_map)0;
-    chunk->is_dirty = 0;
-    dirty_keep(chunk, dirty_units(chunk));
+    chunk->muzzy = 0;
+    chunk->early = 0;
+    memset(chunk->queued, 0, sizeof(chunk->queued));
+    dirty_keep(chunk, units_of(CHUNK_DIRTY, chunk));
+}
+
+size_t dirty_verify_chunk(const struct chunk *chunk) {
+    ensure((chunk->muzzy & ~chunk->touched) == 0 && (chunk->muzzy & chunk->used) == 0);
+    size_t kept = 0;
+    for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
+        ensure((units_of(kind, chunk) != 0) == chunk->queued[kind].is_in);
+        kept += chunk_count_units(units_of(kind, chunk));
+    }
+    return kept;
 }
 
 struct dirty_totals dirty_totals(void) {
     return (struct dirty_totals){
-        .kept = atomic_load_explicit(&g.kept_units, memory_order_relaxed),
-        .purged = atomic_load_explicit(&g.purged_units, memory_order_relaxed),
+        .dirty = read_sum(&g.queue[CHUNK_DIRTY].units),
+        .muzzy = read_sum(&g.queue[CHUNK_MUZZY].units),
+        .purged = read_sum(&g.purged_units),
     };
 }

@@ -2,6 +2,13 @@
  *
  * dirty.h - free memory that is kept for reuse, and when it goes back to the kernel.
  *
+ *      used --freed--> dirty --dirty_decay_ms--> muzzy --muzzy_decay_ms--> clean
+ *                        '---------- muzzy_decay_ms is 0, the default ------^
+ *
+ * Dirty units are as they were left.  Muzzy ones were offered to the kernel, which takes them when
+ * it is short of memory; until then they are resident, and whether they still are cannot be told.
+ * Clean ones have no memory behind them and read as zeros.  All are used again alike.
+ *
  * Threads     Call with the page heap locked, except dirty_totals.
  */
 #pragma once
@@ -10,11 +17,13 @@
 
 /* In units; may lag. */
 struct dirty_totals {
-    size_t kept;   /* free, and perhaps still resident */
+    size_t dirty;
+    size_t muzzy;
     size_t purged; /* given back to the kernel so far */
 };
 
-/* A background thread looks after what is kept. */
+/* True while a background thread calls pages_tick().  Without one, nobody may come after the last
+ * free, so what is kept is bounded by volume as well. */
 extern bool dirty_has_background HIDDEN;
 
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */
@@ -23,19 +32,36 @@ bool dirty_reuse(struct chunk *chunk, unit_map units);
 /* Units became free and are kept for now. */
 void dirty_keep(struct chunk *chunk, unit_map units);
 
-/* Before `units` units are kept: reads the clock, now and then.  True when dirty_decay is due. */
-bool dirty_looks_at_clock(size_t units);
+/* Before `units` units are kept: looks at the clock, now and then; true when it did. */
+bool dirty_expect(size_t units);
 
-/* Gives back what has been kept long enough. */
-void dirty_decay(void);
+/* Looks at the clock: what has been kept long enough is due. */
+void dirty_look_at_clock(void);
+
+/* Is more kept than a heap of `used` units may keep? */
+bool dirty_is_too_much(size_t used);
+
+/*
+ * Gives back a piece of what is due, or of what is too much for a heap of `used` units, oldest
+ * first.  True when there is more to do: the caller may let others have the lock before it calls
+ * again.
+ */
+bool dirty_purge_some(size_t used);
+
+/* Milliseconds until something will be due, as of the last look at the clock; UINT64_MAX when
+ * nothing is kept. */
+uint64_t dirty_wait_ms(void);
 
 /* Gives back everything that is kept; units that went. */
 size_t dirty_purge_all(void);
 
-/* Forgets the queue and the sums; every chunk is added again afterwards by dirty_add_again. */
+/* Forgets the queues and the sums; every chunk is added again afterwards by dirty_add_again. */
 void dirty_reset(void);
 
-/* After a reset: all free units of the chunk count as kept. */
+/* After a reset: all free units of the chunk count as dirty. */
 void dirty_add_again(struct chunk *chunk);
+
+/* Checks one chunk; the units of it that are kept. */
+size_t dirty_verify_chunk(const struct chunk *chunk);
 
 struct dirty_totals dirty_totals(void);

@@ -246,13 +246,13 @@ size_t heap_trim(void) {
 /* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
 uint64_t heap_tick(void) {
     thread_flush_left();
-    depot_tick();
+    bool some_wait = depot_tick();
     uint64_t wait_ms = pages_tick();
     if (wait_ms == UINT64_MAX) {
         trim_bins();
         wait_ms = pages_tick();
     }
-    return wait_ms;
+    return some_wait ? min_size(wait_ms, DEPOT_TICK_MS) : wait_ms;
 }
 
 /* ---------------------------------------------------------------- counting and verifying */
@@ -271,7 +271,7 @@ void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t
 struct heap_totals heap_totals(void) {
     struct pages_totals pages = pages_totals();
     struct heap_totals totals = {
-        .dirty = pages.dirty,
+        .dirty = pages.dirty + pages.muzzy,
         .mapped = pages.mapped,
         .metadata = meta_bytes(),
         .large_blocks = large_count(),

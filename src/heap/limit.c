@@ -60,7 +60,7 @@ void limit_init(void) {
 
 size_t limit_held(void) {
     struct pages_totals pages = pages_totals();
-    return pages.used + pages.dirty + meta_bytes();
+    return pages.used + pages.dirty + pages.muzzy + meta_bytes();
 }
 
 /* ---------------------------------------------------------------- the hard limit */

@@ -333,20 +333,32 @@ static void give_back(uintptr_t base, size_t units, bool zeros) {
 
 /* What the program will not come back to give away. */
 static void ask_for_background(void) {
-    if (dirty_totals().kept * UNIT_BYTES > DEBT_BYTES) {
+    if (dirty_totals().dirty * UNIT_BYTES > DEBT_BYTES) {
         attention_raise(ATTENTION_BACKGROUND);
+    }
+}
+
+static size_t used_units(void) {
+    return atomic_load_explicit(&g.used_units, memory_order_relaxed);
+}
+
+/* A piece at a time, so that others are not kept waiting. */
+static void purge_in_pieces(void) {
+    while (dirty_purge_some(used_units())) {
+        lock_release(&g.lock);
+        enter();
     }
 }
 
 void pages_give_back(uintptr_t base, size_t units) {
     enter();
-    bool decay_is_due = dirty_looks_at_clock(units);
+    bool looked = dirty_expect(units);
     give_back(base, units, false);
     if (UNLIKELY(limit_soft_is_exceeded())) {
         dirty_purge_all();
-    } else if (decay_is_due) {
-        dirty_decay();
+    } else if (looked || dirty_is_too_much(used_units())) {
         ask_for_background();
+        purge_in_pieces();
     }
     leave();
 }
@@ -359,10 +371,11 @@ void pages_give_back_zeros(uintptr_t base, size_t units) {
 
 uint64_t pages_tick(void) {
     enter();
-    dirty_looks_at_clock(CHUNK_UNITS);
-    dirty_decay();
+    dirty_look_at_clock();
+    purge_in_pieces();
+    uint64_t wait_ms = dirty_wait_ms();
     leave();
-    return dirty_totals().kept > 0 ? 20 : UINT64_MAX;
+    return wait_ms;
 }
 
 size_t pages_purge_all(void) {
@@ -385,7 +398,8 @@ struct pages_totals pages_totals(void) {
     return (struct pages_totals){
         .mapped = region_mapped_units() * UNIT_BYTES,
         .used = atomic_load_explicit(&g.used_units, memory_order_relaxed) * UNIT_BYTES,
-        .dirty = dirty.kept * UNIT_BYTES,
+        .dirty = dirty.dirty * UNIT_BYTES,
+        .muzzy = dirty.muzzy * UNIT_BYTES,
         .purged = dirty.purged * UNIT_BYTES,
     };
 }
@@ -427,16 +441,14 @@ void pages_walk(void (*visit)(struct span *span, void *context), void *context) 
 }
 
 struct verify_sums {
-    size_t used, dirty, mapped, partly, runs;
+    size_t used, kept, mapped, partly, runs;
 };
 
 static void verify_chunk(struct chunk *chunk, void *context) {
     struct verify_sums *sums = context;
-    unit_map dirty = chunk->touched & ~chunk->used;
     sums->mapped += CHUNK_UNITS;
     sums->used += chunk_count_units(chunk->used);
-    sums->dirty += chunk_count_units(dirty);
-    ensure(dirty == 0 || chunk->is_dirty);
+    sums->kept += dirty_verify_chunk(chunk);
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
         bool used = chunk->used >> unit & 1;
         ensure(used == (chunk->first[unit] != UNIT_FREE));
@@ -461,7 +473,7 @@ void pages_verify(void) {
     ensure(partly == sums.partly && runs_verify() == sums.runs);
     struct pages_totals totals = pages_totals();
     ensure(sums.mapped * UNIT_BYTES == totals.mapped && sums.used * UNIT_BYTES == totals.used);
-    ensure(sums.dirty * UNIT_BYTES == totals.dirty);
+    ensure(sums.kept * UNIT_BYTES == totals.dirty + totals.muzzy);
     lock_release(&g.lock);
 }
 

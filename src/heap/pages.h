@@ -15,7 +15,8 @@
 struct pages_totals {
     size_t mapped; /* addresses the heap has made usable */
     size_t used;   /* in spans */
-    size_t dirty;  /* free, and perhaps still resident */
+    size_t dirty;  /* free, and still resident */
+    size_t muzzy;  /* free, offered to the kernel, and perhaps still resident */
     size_t purged; /* given back to the kernel so far */
 };
 
@@ -56,7 +57,7 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
  * nothing is kept. */
 uint64_t pages_tick(void);
 
-/* Gives all dirty memory back to the kernel.  Returns the bytes that went. */
+/* Gives all free memory back to the kernel.  Returns the bytes that went. */
 size_t pages_purge_all(void);
 
 /* The address space is limited now: from now on nothing is reserved ahead, and what was is given

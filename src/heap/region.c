@@ -21,12 +21,17 @@
 #include "heap/meta.h"
 #include "heap/runs.h"
 
-enum { REGION_CHUNKS_MOST = 32 }; /* reserve at most 64 MiB ahead */
+enum {
+    REGION_CHUNKS_MOST = 32, /* reserve at most 64 MiB ahead */
+    CHUNKS_PER_BLOCK = 12,   /* about a page of descriptions */
+};
 
 static struct {
     uintptr_t frontier; /* next chunk to commit */
     uintptr_t end;
-    size_t next_chunks;          /* how many chunks the next region should have */
+    size_t next_chunks;  /* how many chunks the next region should have */
+    struct chunk *blank; /* descriptions for chunks to come */
+    struct chunk *blank_end;
     _Atomic size_t mapped_units; /* written under the lock, read without */
 } g;
 
@@ -100,13 +105,29 @@ static void add_mapped(size_t units) {
     atomic_store_explicit(&g.mapped_units, old + units, memory_order_relaxed);
 }
 
+/* Memory for a chunk's description.  Those without spans are cut from blocks, so that few pages hold
+ * many of them. */
+static struct chunk *new_chunk(void) {
+    if (g.blank == g.blank_end) {
+        struct chunk *block = meta_alloc(CHUNKS_PER_BLOCK * sizeof(struct chunk), CACHE_LINE);
+        if (block == NULL) {
+            return NULL;
+        }
+        g.blank = block;
+        g.blank_end = block + CHUNKS_PER_BLOCK;
+    }
+    size_t span_bytes = align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
+    g.blank->span = meta_alloc(span_bytes, os_facts.page_bytes);
+    return g.blank->span != NULL ? g.blank++ : NULL;
+}
+
 /* Describes the chunk at the frontier, whose memory is committed.  NULL, with the frontier where it
  * was, without memory or where the address cannot be described. */
 static struct chunk *describe_chunk(void) {
     if (!classmap_cover(g.frontier)) {
         return NULL;
     }
-    struct chunk *chunk = meta_alloc(sizeof(struct chunk), CACHE_LINE);
+    struct chunk *chunk = new_chunk();
     if (chunk == NULL) {
         return NULL;
     }
@@ -166,6 +187,7 @@ bool region_grow_at(uintptr_t address, size_t chunks) {
 }
 
 void region_reset(void) {
+    g.blank = g.blank_end = NULL;
     g.frontier = g.end = 0;
     g.mapped_units = 0;
 }

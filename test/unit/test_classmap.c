@@ -24,6 +24,10 @@ static void start_map(void) {
 }
 
 static struct chunk *enter_chunk(struct chunk *chunk, uintptr_t base) {
+    static struct span spans[4][CHUNK_UNITS];
+    static unsigned chunks;
+    check(chunks < 4);
+    chunk->span = spans[chunks++];
     check(classmap_cover(base));
     chunk->base = base;
     memset(chunk->first, UNIT_FREE, sizeof chunk->first);
