@@ -4,10 +4,14 @@ PRESET ?= release
 JOBS ?= 2
 # How often `make stress` repeats each random test, with a new seed each time.
 STRESS_ROUNDS ?= 20
+# How long `make soak` runs.
+HOURS ?= 2
+# How long `make fuzz` runs each target.
+FUZZ_SECONDS ?= 60
 BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 CTEST := tools/ctest_count.sh --test-dir $(BUILD)
 
-.PHONY: all build demo test stress bench lint format clean
+.PHONY: all build demo test stress soak fault fuzz bench lint format clean
 .NOTPARALLEL:
 all: deps-build build
 # Ninja where there is one; a tree already configured keeps its generator.
@@ -21,6 +25,13 @@ test: deps-test all
 	@$(CTEST) -j $(JOBS) --output-on-failure $(TEST_ARGS)
 stress: deps-test all
 	@STRESS=1 $(CTEST) -L 'stress|model' --output-on-failure --repeat until-fail:$(STRESS_ROUNDS)
+# HOURS may be a fraction; memory is judged when an hour and more remains after the warm-up.
+soak: deps-test all
+	@python3 tools/soak.py --build $(BUILD) --hours $(HOURS)
+fault: deps-test all
+	@STRESS=1 $(CTEST) -L fault --verbose
+fuzz: deps-test
+	@tools/fuzz.sh $(FUZZ_SECONDS)
 bench: deps-bench all
 	@python3 bench/run.py $(BENCH_ARGS)
 lint:

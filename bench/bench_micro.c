@@ -10,6 +10,9 @@
  *   cross    one thread allocates, another frees, batches of pointers handed over in a ring
  *   larson   threads that replace random blocks, then leave all to a successor thread and exit
  *   realloc  buffers that grow by 1.3 from 16 bytes to some MiB, as strings and vectors do
+ *   grow     blocks that grow by turns from 128 KiB to some MiB in steps of some KiB
+ *   move     one step of realloc, 64 to 65 MiB, with another block in the way; copy=1 does by hand
+ *            what realloc would have to do if it could not move pages
  *   large    a live set of 32 KiB..8 MiB blocks, every page touched
  *   idle     threads that used 64 sizes once and then sleep
  *   phase    60 MB of small objects, nearly all freed, then 60 MB of larger ones
@@ -419,6 +422,104 @@ static void run_realloc(void) {
     print_result("realloc", ns * (double)rounds / (double)reallocs);
 }
 
+enum { GROW_LEAST = 128 << 10, GROWING_MOST = 16 };
+
+struct grow {
+    size_t blocks, step, to;
+    size_t mappings; /* most that the process had, as seen now and then */
+};
+
+static size_t count_mappings(void) {
+    size_t lines = 0;
+    for (const char *at = read_proc("/proc/self/maps"); *at != '\0'; at++) {
+        lines += *at == '\n';
+    }
+    return lines;
+}
+
+/* What a block gained is written, so the pages have to be had in any case; that is the floor. */
+static void grow_round(void *context) {
+    struct grow *grow = context;
+    char *block[GROWING_MOST];
+    size_t size = GROW_LEAST, looks = 0;
+    for (size_t i = 0; i < grow->blocks; i++) {
+        block[i] = memset(malloc(size), 1, size);
+    }
+    for (; size < grow->to; size += grow->step) {
+        for (size_t i = 0; i < grow->blocks; i++) {
+            block[i] = realloc(block[i], size + grow->step);
+            memset(block[i] + size, 1, grow->step);
+        }
+        if (size >= grow->to / 64 * looks) { /* 64 times in all */
+            size_t now = count_mappings();
+            grow->mappings = now > grow->mappings ? now : grow->mappings;
+            looks++;
+        }
+    }
+    for (size_t i = 0; i < grow->blocks; i++) {
+        free(block[i]);
+    }
+}
+
+static void run_grow(void) {
+    struct grow grow = {
+        .blocks = arg_number("blocks", 2),
+        .step = arg_number("step_kib", 64) << 10,
+        .to = arg_number("to_mib", 256) << 20,
+    };
+    size_t rounds = arg_number("rounds", 1);
+    args_end();
+    if (grow.blocks > GROWING_MOST || grow.step == 0) {
+        say(2, "grow has at most %d blocks and a step above 0\n", GROWING_MOST);
+        _exit(EXIT_USAGE);
+    }
+    size_t before = count_mappings();
+    size_t reallocs = (grow.to - GROW_LEAST) / grow.step * grow.blocks;
+    double ns = best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, reallocs, grow_round, &grow);
+    say(1, "pattern=grow mappings=%zu most_mappings=%zu end_mappings=%zu\n", before, grow.mappings,
+        count_mappings());
+    print_result("grow", ns);
+}
+
+enum { MOVE_FENCES = 64 };
+
+/* A block with another right behind it, where the allocator is willing to put one there. */
+static char *make_fenced(size_t bytes, char **fence) {
+    char *block = memset(malloc(bytes), 1, bytes);
+    for (size_t i = 0; i < MOVE_FENCES; i++) {
+        fence[i] = malloc(1 << 20);
+    }
+    return block;
+}
+
+static void run_move(void) {
+    size_t from = arg_number("from_mib", 64) << 20, to = from + (1 << 20);
+    size_t rounds = arg_number("rounds", 20);
+    bool copy = arg_number("copy", 0) != 0;
+    args_end();
+    static char *fence[MOVE_FENCES];
+    uint64_t best = UINT64_MAX;
+    size_t elsewhere = 0;
+    for (size_t round = 0; round < rounds; round++) {
+        char *block = make_fenced(from, fence);
+        uint64_t start = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+        char *moved = copy ? malloc(to) : realloc(block, to);
+        if (copy) {
+            memcpy(moved, block, from);
+            free(block);
+        }
+        uint64_t taken = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - start;
+        elsewhere += moved != block;
+        best = moved != block && taken < best ? taken : best;
+        free(moved);
+        for (size_t i = 0; i < MOVE_FENCES; i++) {
+            free(fence[i]);
+        }
+    }
+    say(1, "pattern=move rounds=%zu elsewhere=%zu\n", rounds, elsewhere);
+    print_result("move", (double)best);
+}
+
 enum { LARGE_SLOTS = 32, LARGE_LEAST = 32 << 10, LARGE_DOUBLINGS = 8 };
 
 struct large {
@@ -554,7 +655,7 @@ static const struct pattern {
 } patterns[] = {
     {"hello", run_hello}, {"pair", run_pair},     {"burst", run_burst},     {"churn", run_churn},
     {"cross", run_cross}, {"larson", run_larson}, {"realloc", run_realloc}, {"large", run_large},
-    {"idle", run_idle},   {"phase", run_phase},
+    {"grow", run_grow},   {"move", run_move},     {"idle", run_idle},       {"phase", run_phase},
 };
 
 int main(int argc, char **argv) {

@@ -31,6 +31,7 @@ TABLE="
       test   git                   git                                         optional
       test   redis-server          redis-server                                optional
       test   redis-tools           redis-benchmark                             optional
+      test   strace                strace                                      optional
       test   xz-utils              xz                                          optional
       bench  python3               python3                                     required
       bench  valgrind              valgrind                                    optional

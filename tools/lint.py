@@ -230,12 +230,16 @@ LISTS = (
     ("INTEGRATION_TESTS CXX_TESTS", "test/integration/test_", (".c", ".cc")),
     ("MISUSE_TESTS", "test/misuse/misuse_", (".c",)),
     ("FAULT_TESTS", "test/fault/fault_", (".c",)),
+    ("PROTOCOL_TESTS", "test/model/model_", (".c",)),
+    ("FUZZ_TARGETS", "test/fuzz/fuzz_", (".c",)),
     ("SCRIPT_TESTS", "test/", (".sh",)),
     ("BUILD_TESTS", "test/build/", (".sh",)),
     ("BENCHES", "bench/", (".c",)),
 )
-# What tests use and are not: sourced scripts, and programs that a script compiles.
-NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/\w+/program_\w+\.cc?$")
+# What tests use and are not: sourced scripts, programs that a script compiles, and what drives the
+# models and the fuzz targets.
+NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/\w+/program_\w+\.cc?$"
+                      r"|test/model/explore\.c$|test/fuzz/replay\.c$")
 
 
 def read_lists(sources):

@@ -64,6 +64,29 @@ struct tally_totals {
 };
 void tally_totals(struct tally_totals *totals);
 
+/* Bytes the heap holds: what spans occupy, free_pages_kept and metadata.  Limits are compared with
+ * this. */
+size_t tally_held(void);
+
+/*
+ * Limits on tally_held(), in bytes; 0 means none.  They replace those of the options limit_soft and
+ * limit_hard.
+ * - A request that would bring the heap above `hard` fails with ENOMEM, after everything that can be
+ *   given back was.  It may succeed again after frees.
+ * - When the heap grows above `soft`, this thread's caches, the shared ones and the free pages are
+ *   given back at once, and the callback of tally_on_soft_limit is called.  Until the heap has
+ *   fallen to 15/16 of the limit, pages that become free are given back at once.
+ */
+void tally_set_limits(size_t soft, size_t hard);
+
+/*
+ * Has `callback` called each time the heap grows above the soft limit, with the bytes it still holds
+ * after giving back.  The call comes at the end of an allocation or a free, in the thread that made
+ * it, with no lock of tally held: the callback may allocate and free, and must return.  The heap has
+ * to fall to 15/16 of the limit before it is called again.  NULL for nobody, as at the start.
+ */
+void tally_on_soft_limit(void (*callback)(size_t held, void *context), void *context);
+
 /* Walks the heap and checks it; ends the process with a message when something is broken.  No other
  * thread may allocate or free meanwhile. */
 void tally_verify(void);

@@ -97,6 +97,7 @@ static void settle_with_libc(bool sees_forks) {
 }
 
 static void start(void) {
+    attention_begin();
     (void)lock_acquire(&g.lock);
     bool first = !g.is_started;
     bool sees_forks = false;

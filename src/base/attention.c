@@ -15,19 +15,17 @@ static const uint32_t noticing = ~(uint32_t)ATTENTION_CALM;
 
 struct attention_page attention_page = {.word = 0};
 
-/* What the page said before the kernel emptied it. */
-static _Atomic uint32_t last_generation;
+/* What the page says, or said before the kernel emptied it. */
+static _Atomic uint32_t generation = GENERATION_STEP;
 static _Atomic bool is_started;
 
-static void begin_generation(void) {
-    last_generation += GENERATION_STEP;
-    atomic_store_explicit(&attention_page.generation, last_generation, memory_order_relaxed);
+void attention_begin(void) {
+    uint32_t none = 0;
+    atomic_compare_exchange_strong(&attention_page.generation, &none, generation);
 }
 
 bool attention_init(void) {
-    bool sees_forks = os_wipe_on_fork(&attention_page, sizeof(attention_page)) == 0;
-    begin_generation();
-    return sees_forks;
+    return os_wipe_on_fork(&attention_page, sizeof(attention_page)) == 0;
 }
 
 void attention_start(void) {
@@ -48,7 +46,8 @@ bool attention_notice_fork(void) {
     uint32_t wiped = 0;
     if (atomic_compare_exchange_strong_explicit(&attention_page.word, &wiped, noticing,
                                                 memory_order_acquire, memory_order_relaxed)) {
-        begin_generation();
+        generation += GENERATION_STEP;
+        atomic_store_explicit(&attention_page.generation, generation, memory_order_relaxed);
         /* Release: who sees the bit sees the new generation. */
         atomic_store_explicit(&attention_page.word, ATTENTION_CALM | ATTENTION_FORKED,
                               memory_order_release);

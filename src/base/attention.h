@@ -48,7 +48,10 @@ static inline uint32_t attention_get(void) {
     return atomic_load_explicit(&attention_page.word, memory_order_acquire);
 }
 
-/* Before any lock is used.  False when forks cannot be seen this way: then attention_forget() must be
+/* Before the first lock is taken; harmless when repeated. */
+void attention_begin(void);
+
+/* Once, at start.  False when forks cannot be seen this way: then attention_forget() must be
  * called in every child. */
 bool attention_init(void);
 void attention_forget(void);

@@ -10,7 +10,9 @@
 #include "base/log.h"
 #include "base/os.h"
 
-enum { SPINS = 100 };
+/* A sleep ends after a while, because the child of a fork made by a signal handler may wait for a
+ * thread that does not exist. */
+enum { SPINS = 100, LONGEST_WAIT_MS = 1000 };
 
 extern char __libc_single_threaded __attribute__((weak));
 
@@ -44,29 +46,38 @@ static void relax(void) {
 #endif
 }
 
-COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
+/* One try to take a lock whose word was just read; the fork generation is looked at each time, since
+ * a handler may have forked while we waited. */
+static bool try_to_take(struct lock *lock, uint32_t word, uint32_t keep, enum lock_found *found) {
     if (attention_get() == 0) {
         attention_notice_fork();
     }
     uint32_t now = lock_generation();
+    bool current = word >> LOCK_GENERATION_SHIFT == now >> LOCK_GENERATION_SHIFT;
+    if (current && word & LOCK_LOCKED) {
+        return false;
+    }
+    *found = !current && word & LOCK_LOCKED ? LOCK_ABANDONED : LOCK_SOUND;
+    uint32_t taken = (current ? word : now) | LOCK_LOCKED | keep;
+    /* Acquire pairs with the release of the last holder. */
+    return atomic_compare_exchange_strong_explicit(&lock->word, &word, taken, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
+
+COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
+    enum lock_found found;
     uint32_t keep = 0;
-    for (unsigned spins = 0;;) {
+    for (unsigned spins = 0;; spins++) {
         uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
-        bool current = word >> LOCK_GENERATION_SHIFT == now >> LOCK_GENERATION_SHIFT;
-        if (!current || !(word & LOCK_LOCKED)) {
-            /* Acquire pairs with the release of the last holder. */
-            uint32_t taken = (current ? word : now) | LOCK_LOCKED | keep;
-            if (atomic_compare_exchange_weak_explicit(&lock->word, &word, taken,
-                                                      memory_order_acquire, memory_order_relaxed)) {
-                return !current && word & LOCK_LOCKED ? LOCK_ABANDONED : LOCK_SOUND;
-            }
-        } else if (spins < SPINS) {
-            spins++;
+        if (try_to_take(lock, word, keep, &found)) {
+            return found;
+        }
+        if (spins < SPINS) {
             relax();
-        } else if (word & LOCK_WAITERS || atomic_compare_exchange_weak_explicit(
+        } else if (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
                                               &lock->word, &word, word | LOCK_WAITERS,
                                               memory_order_relaxed, memory_order_relaxed)) {
-            os_wait(&lock->word, word | LOCK_WAITERS);
+            os_wait_ms(&lock->word, word | LOCK_WAITERS, LONGEST_WAIT_MS);
             /* Others may sleep as well: keep the mark, a wake too many is harmless. */
             keep = LOCK_WAITERS;
         }

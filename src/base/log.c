@@ -10,6 +10,9 @@
 #include "base/os.h"
 
 static void write_line(const char *format, va_list list) {
+    if (os_facts.must_be_silent) {
+        return;
+    }
     char line[512];
     size_t length = fmt_text(line, sizeof(line), "tally: ");
     length += fmt_text_list(line + length, sizeof(line) - length - 1, format, list);

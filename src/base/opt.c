@@ -129,8 +129,9 @@ static void apply(struct piece key, struct piece value, const char *source) {
     if (row == NULL) {
         log_warning("unknown option '%s' in %s is ignored", quote(key).text, source);
     } else if (!parse_value(row, value, &number)) {
-        log_warning("invalid value '%s' for option '%s' in %s is ignored", quote(value).text,
-                    row->name, source);
+        log_warning("invalid value '%s' for option '%s' in %s is ignored%s%s", quote(value).text,
+                    row->name, source, row->type == WORD ? "; it is one of " : "",
+                    row->type == WORD ? row->words : "");
     } else {
         *(uint64_t *)row->field = number;
     }

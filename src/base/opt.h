@@ -19,6 +19,7 @@ struct options {
 #undef CHOICE
 
 /* The values of choices, in the order of their words. */
+enum { THP_AUTO, THP_NEVER, THP_ALWAYS };
 enum { BACKGROUND_THREAD_FALSE, BACKGROUND_THREAD_TRUE, BACKGROUND_THREAD_AUTO };
 
 /* Fixed once opt_init() has returned. */

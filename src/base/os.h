@@ -19,6 +19,7 @@ struct os_facts {
     size_t page_bytes;      /* 4, 16 or 64 KiB */
     uint64_t random;        /* 64 bits the kernel chose for this process */
     bool secure;            /* set-uid and the like: the environment must not act */
+    bool must_be_silent;    /* descriptor 2 was closed at start: it may become any file */
     bool no_new_privileges; /* the mark of a sandbox, which may forbid system calls */
     uint32_t cpus;          /* CPUs this process may run on, at least 1 */
     /* RLIMIT_AS is finite: reserve nothing ahead.  The one fact that may change: a limit that comes
@@ -70,6 +71,9 @@ int os_move(void *to, void *from, size_t bytes);
 /* Puts new memory in place of what is mapped there, so that the kernel joins it with the mappings
  * beside it; it reads as zeros.  Otherwise -errno, with anything there, or -EADDRNOTAVAIL as above. */
 int os_renew(void *start, size_t bytes);
+
+/* Asks the kernel to use huge pages here, or not to.  Advice: nothing depends on it. */
+void os_advise_huge(void *start, size_t bytes, bool huge);
 
 /* From now on the pages read as zeros in the child of a fork.  0 or -errno. */
 int os_wipe_on_fork(void *start, size_t bytes);

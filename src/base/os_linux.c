@@ -13,6 +13,7 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -130,6 +131,7 @@ void os_init(void) {
     os_facts.page_bytes = page != 0 ? page : 4096;
     os_facts.random = mix_random((const unsigned char *)getauxval(AT_RANDOM));
     os_facts.secure = getauxval(AT_SECURE) != 0;
+    os_facts.must_be_silent = raw_call(SYS_fcntl, 2, F_GETFD, 0, 0, 0, 0) < 0;
     os_facts.no_new_privileges = raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1;
     os_facts.address_space_limited = os_address_space_is_limited();
     os_facts.cpus = count_cpus();
@@ -168,6 +170,11 @@ int os_commit(void *start, size_t bytes) {
 
 int os_unmap(void *start, size_t bytes) {
     return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
+}
+
+void os_advise_huge(void *start, size_t bytes, bool huge) {
+    int advice = huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+    raw_call(SYS_madvise, (long)start, (long)bytes, advice, 0, 0, 0);
 }
 
 int os_wipe_on_fork(void *start, size_t bytes) {
@@ -361,7 +368,12 @@ uint32_t os_current_cpu(void) {
 
 /* ---------------------------------------------------------------- last words */
 
-void os_write(int fd, const char *text, size_t length) {
+/* A set of signals as the kernel keeps it. */
+static uint64_t signal_bit(int number) {
+    return UINT64_C(1) << (number - 1);
+}
+
+static void write_all(int fd, const char *text, size_t length) {
     while (length > 0) {
         long written = raw_call(SYS_write, fd, (long)text, (long)length, 0, 0, 0);
         if (written == -EINTR) {
@@ -373,6 +385,23 @@ void os_write(int fd, const char *text, size_t length) {
         text += written;
         length -= (size_t)written;
     }
+}
+
+/*
+ * A broken pipe or a file at its size limit raises a signal that ends the program, which asked for
+ * nothing.  It is kept away, and taken back if it came; one that was pending before stays.
+ */
+void os_write(int fd, const char *text, size_t length) {
+    uint64_t ours = signal_bit(SIGPIPE) | signal_bit(SIGXFSZ);
+    uint64_t before = 0;
+    uint64_t pending = 0;
+    struct timespec at_once = {0};
+    raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&before, sizeof(ours), 0, 0);
+    raw_call(SYS_rt_sigpending, (long)&pending, sizeof(pending), 0, 0, 0, 0);
+    write_all(fd, text, length);
+    uint64_t came = ours & ~pending;
+    raw_call(SYS_rt_sigtimedwait, (long)&came, 0, (long)&at_once, sizeof(came), 0, 0);
+    raw_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before), 0, 0);
 }
 
 static void raise_abort(void) {
@@ -390,7 +419,7 @@ struct kernel_action {
 };
 
 void os_abort(void) {
-    uint64_t abort_only = UINT64_C(1) << (SIGABRT - 1);
+    uint64_t abort_only = signal_bit(SIGABRT);
     raw_call(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&abort_only, 0, sizeof(abort_only), 0, 0);
     raise_abort();
     /* The program's handler returned, or the signal was ignored: insist. */

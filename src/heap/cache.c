@@ -38,7 +38,9 @@ enum {
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
     NEEDS_BEFORE_STEALING = 16,
-    KEPT_SLAB_BYTES = 256 << 10, /* what a class may keep from running empty while the heap shrinks */
+    /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
+     * objects it may keep at all. */
+    KEPT_SLAB_BYTES = 512 << 10,
     KEPT_OBJECT_BYTES = 1 << 10,
 };
 
@@ -142,6 +144,15 @@ static inline struct closed close_class(struct thread *thread, unsigned c) {
     return closed;
 }
 
+/* The top that is published next carries it to other threads. */
+static inline void count_turn(uint8_t *turn) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("incb %0" : "+m"(*turn));
+#else
+    __atomic_store_n(turn, (uint8_t)(*turn + 1), __ATOMIC_RELAXED);
+#endif
+}
+
 /* Opens the class with F open for what A leaves of the room, at most half of it, and holding
  * `first` if that is not NULL. */
 static inline void open_class(struct thread *thread, unsigned c, struct closed closed,
@@ -152,6 +163,7 @@ static inline void open_class(struct thread *thread, unsigned c, struct closed c
     unsigned left = room > closed.ntake ? room - closed.ntake : 1;
     unsigned half = (room + 1) / 2;
     unsigned cap = left < half ? left : half;
+    count_turn(&thread->turn[c]);
     __atomic_store_n(&thread->cap[c], (uint8_t)cap, __ATOMIC_RELEASE);
     uintptr_t give = magazine_give_start(closed.give, cap);
     if (first != NULL) {
@@ -163,20 +175,32 @@ static inline void open_class(struct thread *thread, unsigned c, struct closed c
 }
 
 /*
- * Word by word: the slots were just written one by one, and a wider load would have to wait until
- * the stores have left the store buffer.
+ * Two slots, word by word: they were just written one by one, and a wider load would have to wait
+ * until the stores have left the store buffer.  Told in C, the compiler makes one of them, or spends
+ * as much on indices as on the copy.
  */
-static inline void copy_slots(void **to, void **from, unsigned count) {
-    unsigned i = count & 1;
-    if (i != 0) {
-        to[0] = from[0];
+static inline void copy_two(void **to, void **from, size_t end) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    void *first, *second;
+    __asm__ volatile("movq -8(%[from],%[end],8), %[second]\n\t"
+                     "movq -16(%[from],%[end],8), %[first]\n\t"
+                     "movq %[second], -8(%[to],%[end],8)\n\t"
+                     "movq %[first], -16(%[to],%[end],8)"
+                     : [first] "=&r"(first), [second] "=&r"(second)
+                     : [from] "r"(from), [to] "r"(to), [end] "r"(end)
+                     : "memory");
+#else
+    to[end - 1] = from[end - 1];
+    to[end - 2] = from[end - 2];
+#endif
+}
+
+static inline void copy_slots(void **to, void **from, size_t count) {
+    for (; count >= 2; count -= 2) {
+        copy_two(to, from, count);
     }
-    for (; i < count; i += 2) {
-        void *first = from[i];
-        void *second = from[i + 1];
-        __asm__("" : "+r"(first), "+r"(second)); /* or the compiler makes one wide load of them */
-        to[i] = first;
-        to[i + 1] = second;
+    if (count != 0) {
+        to[0] = from[0];
     }
 }
 
@@ -264,22 +288,22 @@ void *cache_alloc_uncached(struct thread *thread, unsigned c) {
     return object;
 }
 
-/* What was freed is too little: fetch more, each time half as much again, up to half the room. */
-static __attribute__((noinline)) struct closed fetch_more(struct thread *thread, unsigned c,
-                                                          struct closed closed) {
+/* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half the
+ * room.  Returns how many there are then. */
+static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
+                                                     struct magazine **take, unsigned ntake) {
     note_need(thread, c);
     unsigned half = (thread->room[c] + 1u) / 2;
     unsigned goal = thread->goal[c] < half ? thread->goal[c] : half;
     thread->goal[c] = (uint8_t)min_size(goal + (goal + 1) / 2, MAGAZINE_MOST);
-    if (closed.ntake < goal) {
-        unsigned more = goal - closed.ntake;
-        unsigned got = depot_take(c, &closed.take, closed.ntake, more);
-        if (got == 0) {
-            got = fetch(thread, c, closed.take->slots + closed.ntake, more);
-        }
-        closed.ntake += got;
+    if (ntake >= goal) {
+        return ntake;
     }
-    return closed;
+    unsigned got = depot_take(c, take, ntake, goal - ntake);
+    if (got == 0) {
+        got = fetch(thread, c, (*take)->slots + ntake, goal - ntake);
+    }
+    return ntake + got;
 }
 
 /* A is empty: hand out what was freed, and if that is little, fetch more.  The object is taken
@@ -290,7 +314,9 @@ static inline void *refill(struct thread *thread, unsigned c) {
     give_to_take(&closed);
     grow_room(thread, c);
     if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
-        closed = fetch_more(thread, c, closed);
+        struct magazine *take = closed.take;
+        closed.ntake = fetch_more(thread, c, &take, closed.ntake);
+        closed.take = take;
     }
     void *object = closed.ntake > 0 ? closed.take->slots[--closed.ntake] : NULL;
     open_class(thread, c, closed, NULL);
@@ -304,11 +330,24 @@ static COLD void look_after_shrinking(void) {
     (void)pages_tick();
 }
 
-void *cache_alloc_empty(struct thread *thread, unsigned c) {
-    if (UNLIKELY(bin_heap_is_shrinking())) {
+static COLD void *alloc_unusually(struct thread *thread, unsigned c) {
+    if (bin_heap_is_shrinking()) {
         look_after_shrinking();
     }
-    return has_magazines(thread, c) ? refill(thread, c) : cache_alloc_uncached(thread, c);
+    if (!has_magazines(thread, c)) {
+        return cache_alloc_uncached(thread, c);
+    }
+    /* A handler may have filled A between the caller's look and its entering. */
+    void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
+    return object != NULL ? object : refill(thread, c);
+}
+
+void *cache_alloc_empty(struct thread *thread, unsigned c) {
+    uintptr_t take = thread->hot.rec[c].take;
+    if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_heap_is_shrinking())) {
+        return alloc_unusually(thread, c);
+    }
+    return refill(thread, c);
 }
 
 void *cache_alloc(struct thread *thread, unsigned c) {
@@ -318,7 +357,7 @@ void *cache_alloc(struct thread *thread, unsigned c) {
 
 /* F is full: put it onto A, or let A, which is colder, leave first.  The object that found no slot
  * becomes the first of the new F. */
-static void relieve(struct thread *thread, unsigned c, void *object) {
+static inline void relieve(struct thread *thread, unsigned c, void *object) {
     struct closed closed = close_class(thread, c);
     if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
         closed.take = depot_put(c, closed.take, closed.ntake);
@@ -330,15 +369,13 @@ static void relieve(struct thread *thread, unsigned c, void *object) {
     open_class(thread, c, closed, object);
 }
 
-static void free_while_shrinking(struct thread *thread, unsigned c, void *object);
+static COLD void free_unusually(struct thread *thread, unsigned c, void *object);
 
 void cache_free_full(struct thread *thread, unsigned c, void *object) {
-    if (UNLIKELY(bin_heap_is_shrinking())) {
-        free_while_shrinking(thread, c, object);
-    } else if (has_magazines(thread, c)) {
-        relieve(thread, c, object);
+    if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_heap_is_shrinking())) {
+        free_unusually(thread, c, object);
     } else {
-        bin_drain(c, &object, 1);
+        relieve(thread, c, object);
     }
 }
 
@@ -387,9 +424,21 @@ static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *o
         return;
     }
     unsigned few = KEPT_SLAB_BYTES / (size_classes[c].slab_mask + 1);
-    struct closed closed = put_all(thread, c);
+    struct closed closed = close_class(thread, c);
+    bin_drain(c, closed.take->slots, closed.ntake);
+    bin_drain(c, closed.given, closed.ngive);
+    closed.ntake = 0;
     set_room(thread, c, thread->room[c] < few ? thread->room[c] : few);
     open_class(thread, c, closed, object);
+}
+
+static COLD void free_unusually(struct thread *thread, unsigned c, void *object) {
+    if (bin_heap_is_shrinking()) {
+        free_while_shrinking(thread, c, object);
+    } else if (!has_magazines(thread, c) ||
+               !magazine_push_slowly(&thread->hot.rec[c].give, object)) {
+        bin_drain(c, &object, 1);
+    }
 }
 
 void cache_flush(struct thread *thread) {

@@ -39,7 +39,6 @@ enum span_kind {
     SPAN_NONE,
     SPAN_SLAB,
     SPAN_LARGE,
-    SPAN_CONTINUED, /* the part of a large span in a later chunk; base leads to the whole */
 };
 
 /*
@@ -63,10 +62,6 @@ struct span {
     struct pairing_node node;         /* slab: in its bin, by address */
 };
 
-/*
- * The spans lie apart from the rest: they are most of what a chunk costs, and a chunk that holds
- * nothing needs none of them, so their pages can be given back.
- */
 /* Chunks with free units that may still have memory behind them stand in queues; see dirty.c. */
 enum chunk_queue { CHUNK_DIRTY, CHUNK_MUZZY, CHUNK_QUEUES };
 
@@ -76,17 +71,23 @@ struct chunk_links {
     bool is_in;
 };
 
+/*
+ * The spans lie apart from the rest: they are most of what a chunk costs, and a chunk that holds
+ * nothing needs none of them, so their pages can be given back.
+ */
 struct chunk {
     uintptr_t base;
     struct span *span; /* one per unit, in whole pages */
     unit_map used;
     unit_map touched;
-    unit_map muzzy; /* free, and offered to the kernel; a part of touched */
-    unit_map early; /* given back before their time, and not used since */
+    unit_map muzzy;           /* free, and offered to the kernel; a part of touched */
+    unit_map early;           /* given back before their time, and not used since */
     struct pairing_node node; /* in a bucket of the page heap, or in its set of free runs */
-    uint32_t run;             /* free chunks: length of the run, in its first and last chunk */
-    uint8_t starts_run;       /* `node` is in the set of free runs */
-    uint8_t bucket;           /* the bucket `node` is in, plus 1; 0 = none */
+    uintptr_t continues; /* base of the span from an earlier chunk that unit 0 is part of, or 0 */
+    uint32_t run;        /* free chunks: length of the run, in its first and last chunk */
+    uint8_t starts_run;  /* `node` is in the set of free runs */
+    uint8_t bucket;      /* the bucket `node` is in, plus 1; 0 = none */
+    uint8_t small_pages; /* huge pages are kept away from it, unless they are asked for */
     struct chunk_links queued[CHUNK_QUEUES];
     uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
 };

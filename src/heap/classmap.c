@@ -121,6 +121,7 @@ struct span *classmap_span(uintptr_t address) {
     if (chunk == NULL || chunk->first[chunk_unit(address)] == UNIT_FREE) {
         return NULL;
     }
-    struct span *span = &chunk->span[chunk->first[chunk_unit(address)]];
-    return span->kind == SPAN_CONTINUED ? classmap_span(span->base) : span;
+    unsigned first = chunk->first[chunk_unit(address)];
+    bool continues = first == 0 && chunk->continues != 0;
+    return continues ? classmap_span(chunk->continues) : &chunk->span[first];
 }

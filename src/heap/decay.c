@@ -47,7 +47,9 @@ static size_t take_away(struct decay *decay, unsigned age, size_t units) {
         decay->joined[age] = 0;
         return here;
     }
-    decay->joined[age] -= min_size(units * WHOLE / weight(age), decay->joined[age]);
+    size_t all =
+        (units * WHOLE + weight(age) - 1) / weight(age); /* as many as they were at first */
+    decay->joined[age] -= min_size(all, decay->joined[age]);
     return units;
 }
 

@@ -18,6 +18,9 @@
  *                 goes through to the slabs, and bins and caches keep little as well (bin.h)
  *      ended      when a quarter of the budget was asked for
  *
+ * A program that frees and allocates tens of MiB again and again does not shrink.  So after each end
+ * twice as much must come as the last time, during the next dirty_decay_ms.
+ *
  * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
  *             batch per thread at a time.
  * Invariant   count == objects in the waiting magazines of a depot.
@@ -28,6 +31,7 @@
 
 #include "base/lock.h"
 #include "base/opt.h"
+#include "base/os.h"
 #include "heap/bin.h"
 #include "heap/meta.h"
 
@@ -38,6 +42,7 @@ enum {
     OBJECT_LEAST = 64, /* what an object counts at least, since magazines take memory too */
     MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
     ENOUGH = 4,        /* a part of the budget: so much is asked for when it does not shrink */
+    PATIENCE_STEP = 1 << 20,
 };
 
 struct depot {
@@ -55,6 +60,9 @@ static struct {
      * and need not be exact. */
     _Atomic size_t surplus;
     _Atomic size_t demand;
+    /* How much more may come before the heap counts as shrinking, and since when. */
+    _Atomic size_t patience;
+    _Atomic uint64_t patience_ms;
     struct lock pool_lock;
     struct magazine *pool; /* guarded by pool_lock */
 } g;
@@ -157,15 +165,27 @@ static COLD void close_depots(void) {
     depot_drain_all();
 }
 
-static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus) {
-    size_t most = budget();
-    if (UNLIKELY(surplus > most * MUCH)) {
-        if (!bin_heap_is_shrinking()) {
-            close_depots();
-        }
-        return false;
+static bool patience_is_over(void) {
+    return os_now_ms() - g.patience_ms >= (uint64_t)opt.dirty_decay_ms;
+}
+
+/* The clock is looked at once in a while. */
+static bool is_patient(size_t surplus, size_t bytes) {
+    if (surplus % PATIENCE_STEP < bytes && patience_is_over()) {
+        write(&g.patience, 0);
     }
-    return held <= most;
+    return surplus <= budget() * MUCH + read(&g.patience);
+}
+
+static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus, size_t bytes) {
+    size_t most = budget();
+    if (LIKELY(surplus <= most * MUCH || is_patient(surplus, bytes))) {
+        return held <= most;
+    }
+    if (!bin_heap_is_shrinking()) {
+        close_depots();
+    }
+    return false;
 }
 
 /* May `bytes` more wait? */
@@ -174,7 +194,17 @@ static inline bool accepts(size_t bytes) {
     size_t held = read(&g.bytes) + bytes;
     write(&g.surplus, surplus);
     return LIKELY(surplus <= opt.depot_bytes && held <= opt.depot_bytes) ||
-           accepts_much(held, surplus);
+           accepts_much(held, surplus, bytes);
+}
+
+/* It was no shrinking, or it is over: next time twice as much must come. */
+static COLD void open_depots(size_t most) {
+    size_t patience = patience_is_over() ? 0 : read(&g.patience);
+    write(&g.patience, most * MUCH + 2 * patience);
+    g.patience_ms = os_now_ms();
+    write(&g.surplus, 0);
+    write(&g.demand, 0);
+    atomic_store_explicit(&bin_heap_shrinks, false, memory_order_relaxed);
 }
 
 /* Objects are asked for, of a depot or of the slabs. */
@@ -185,11 +215,10 @@ static inline void note_demand(size_t bytes) {
         return;
     }
     size_t demand = read(&g.demand) + bytes;
-    bool enough = demand > budget() / ENOUGH;
-    write(&g.demand, enough ? 0 : demand);
-    if (enough) {
-        write(&g.surplus, 0);
-        atomic_store_explicit(&bin_heap_shrinks, false, memory_order_relaxed);
+    write(&g.demand, demand);
+    size_t most = budget();
+    if (demand > most / ENOUGH) {
+        open_depots(most);
     }
 }
 

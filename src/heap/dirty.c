@@ -8,15 +8,16 @@
  * By volume.  Without a background thread nobody may come after the last free.  So dirty units
  * above BASE_UNITS or 1/16 of the heap are purged at once, "early".  A program that frees and takes
  * tens of MiB again and again would pay for that each time.  Therefore each unit that was purged
- * early and is needed again within the decay time is a regret and allows one unit more:
+ * early and is needed again within the decay time is a regret and allows a few units more:
  *
  *      bound      = max(BASE_UNITS, used / 16) + allowance
- *      allowance += regrets
- *      allowance  = at least its half, at most itself,            after each decay time
- *                   and else the most that was taken again of what was kept
+ *      allowance += regrets * REGRET_WEIGHT, as far as the bound is BOUND_GROWTH times that of the
+ *                   last early purge
+ *      allowance  = the most that was taken again of what was kept, but at least half of the old
+ *                   one and no more than that: after each decay time
  *
- * After one round of a saw-tooth the allowance is what was missing, and stays while it is used; a
- * program that has calmed down loses it by halves.
+ * So a saw-tooth pays for its first few teeth, and keeps the allowance while it is used; a program
+ * that has calmed down loses it by halves.
  *
  * A purge that the kernel refuses (locked memory, too many mappings) is tried again after a second.
  *
@@ -39,6 +40,8 @@ enum {
     PIECE_UNITS = 2 * CHUNK_UNITS,       /* purged under one lock */
     BASE_UNITS = (4 << 20) / UNIT_BYTES, /* kept whatever the size of the heap */
     HEAP_SHARE = 16,
+    REGRET_WEIGHT = 4, /* learn quickly; what is too much fades */
+    BOUND_GROWTH = 4,
     REFUSED_WAIT_MS = 1000,
     NEVER_MS = 3600 * 1000, /* long enough */
 };
@@ -65,10 +68,11 @@ static struct {
     uint32_t given_back; /* calls of dirty_expect */
     /* The bound by volume, in units. */
     size_t allowance;
-    uint64_t early_ms;  /* the last early purge */
-    uint64_t period_ms; /* start of the running decay time */
-    size_t highest;     /* dirty units since then */
-    size_t taken_again; /* most that was taken of them */
+    uint64_t early_ms;     /* the last early purge */
+    size_t allowance_most; /* what it may grow to until the next */
+    uint64_t period_ms;    /* start of the running decay time */
+    size_t highest;        /* dirty units since then */
+    size_t taken_again;    /* most that was taken of them */
     _Atomic size_t purged_units;
 } g;
 
@@ -132,7 +136,8 @@ static void note_regret(struct chunk *chunk, unit_map units) {
     unit_map early = chunk->early & units;
     chunk->early &= ~units;
     if (early != 0 && g.now_ms - g.early_ms < (uint64_t)opt.dirty_decay_ms) {
-        g.allowance += chunk_count_units(early);
+        size_t more = g.allowance + (size_t)REGRET_WEIGHT * chunk_count_units(early);
+        g.allowance = max_size(g.allowance, min_size(more, g.allowance_most));
     }
 }
 
@@ -236,13 +241,12 @@ static unit_map purge_run(struct chunk *chunk, unsigned first, unsigned count, b
     return units;
 }
 
-/* The descriptors of a chunk without any memory are not needed either: those of free units are not
- * looked at, and zeros mean SPAN_NONE. */
-static void purge_descriptors(struct chunk *chunk) {
-    uintptr_t start = align_up((uintptr_t)&chunk->span[0], os_facts.page_bytes);
-    uintptr_t end = align_down((uintptr_t)&chunk->span[CHUNK_UNITS], os_facts.page_bytes);
-    if (chunk->touched == 0 && chunk->used == 0 && start < end) {
-        (void)os_purge((void *)start, end - start);
+/* A chunk without memory needs no spans: those of free units are not looked at, and zeros are as
+ * good, since they mean SPAN_NONE. */
+static void purge_spans(struct chunk *chunk) {
+    if (chunk->touched == 0 && chunk->used == 0) {
+        size_t bytes = align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
+        (void)os_purge(chunk->span, bytes);
     }
 }
 
@@ -256,7 +260,7 @@ static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map 
         settle(CHUNK_MUZZY, chunk);
     } else {
         add(&g.purged_units, count);
-        purge_descriptors(chunk);
+        purge_spans(chunk);
     }
     if (kind == CHUNK_DIRTY) {
         g.highest -= min_size(g.highest, count);
@@ -301,18 +305,21 @@ static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
     return purged;
 }
 
+static size_t bound(size_t used) {
+    return max_size(BASE_UNITS, used / HEAP_SHARE) + g.allowance;
+}
+
 /* Dirty units that are too many for a heap of `used` units.  Some more are purged with them, so
  * that this is not asked for a unit at a time. */
 static size_t excess(size_t used) {
     size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
-    size_t bound = max_size(BASE_UNITS, used / HEAP_SHARE) + g.allowance;
     if (opt.dirty_decay_ms == 0) {
         return kept;
     }
-    if (kept <= bound || dirty_has_background || opt.dirty_decay_ms < 0) {
+    if (kept <= bound(used) || dirty_has_background || opt.dirty_decay_ms < 0) {
         return 0;
     }
-    return kept - bound + BASE_UNITS / 8;
+    return kept - bound(used) + BASE_UNITS / 8;
 }
 
 bool dirty_is_too_much(size_t used) {
@@ -344,6 +351,7 @@ bool dirty_purge_some(size_t used) {
     }
     if (early > dirty) {
         g.early_ms = g.now_ms;
+        g.allowance_most = g.allowance + (BOUND_GROWTH - 1) * bound(used);
         return purge_piece(CHUNK_DIRTY, early, CAUSE_VOLUME);
     }
     if (dirty > 0) {

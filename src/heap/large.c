@@ -25,6 +25,7 @@
 
 #include "base/os.h"
 #include "heap/moved.h"
+#include "heap/region.h"
 
 enum {
     MOVE_LEAST = 128 << 10, /* below that, copying is as fast, and needs no mapping */
@@ -104,6 +105,7 @@ static void give_back_moved(uintptr_t base, size_t units) {
     }
     moved_forget(base, end);
     if (error == 0) {
+        region_advise_again(base, end - base);
         pages_give_back_zeros(base, units);
     } else {
         lose(units);

@@ -31,6 +31,7 @@
 #include "heap/meta.h"
 #include "heap/pages.h"
 
+enum { PROBE_BYTES = 64 << 20 };
 static const size_t no_limit = SIZE_MAX;
 
 static struct {
@@ -40,7 +41,7 @@ static struct {
     struct lock lock;
     limit_callback *callback; /* guarded by lock, as is context */
     void *context;
-} g = {.soft = SIZE_MAX, .hard = SIZE_MAX, .lock = {.rank = RANK_METADATA /* a leaf, too */}};
+} g = {.soft = SIZE_MAX, .hard = SIZE_MAX, .lock = LOCK_OF_RANK(RANK_METADATA) /* a leaf, too */};
 
 /* A callback that crosses the limit again is not called inside itself. */
 static __thread bool is_telling;
@@ -133,8 +134,17 @@ void limit_set(size_t soft, size_t hard) {
 
 /* ---------------------------------------------------------------- a late limit of the kernel */
 
+/* A sandbox may kill those who ask for limits, so they are asked for only when addresses are short. */
+static bool addresses_are_short(void) {
+    void *probe = os_reserve(NULL, PROBE_BYTES);
+    if (probe != NULL) {
+        os_unmap(probe, PROBE_BYTES);
+    }
+    return probe == NULL;
+}
+
 COLD void limit_notice_late(void) {
-    if (!os_facts.address_space_limited && os_address_space_is_limited()) {
+    if (!os_facts.address_space_limited && addresses_are_short() && os_address_space_is_limited()) {
         pages_shed_reservations();
     }
 }

@@ -96,14 +96,18 @@ static inline void *magazine_pop_slowly(uintptr_t *take) {
     return *(void **)top;
 }
 
+/* The magazine looks full until the slot is filled: a handler that frees in between would use the same
+ * one. */
 static inline bool magazine_push_slowly(uintptr_t *give, void *object) {
     uintptr_t top = *(volatile uintptr_t *)give;
     do {
         if (magazine_give_is_full(top)) {
             return false;
         }
-        *(void **)top = object;
-    } while (!magazine_swap_top(give, &top, top + sizeof(void *)));
+    } while (!magazine_swap_top(give, &top, 0));
+    *(void **)top = object;
+    /* Release: a reader that sees the new top finds the slot filled. */
+    __atomic_store_n(give, top + sizeof(void *), __ATOMIC_RELEASE);
     return true;
 }
 

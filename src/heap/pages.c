@@ -101,7 +101,8 @@ static bool limit_allows_units(uintptr_t address, size_t units) {
 
 /* The same for units of new chunks, which have to be described. */
 static bool limit_allows_new(size_t units) {
-    return limit_allows(units * UNIT_BYTES + (units / CHUNK_UNITS + 1) * sizeof(struct chunk));
+    size_t description = sizeof(struct chunk) + CHUNK_UNITS * sizeof(struct span);
+    return limit_allows(units * UNIT_BYTES + (units / CHUNK_UNITS + 1) * description);
 }
 
 /* Marks units of a chunk outside every bucket; tells whether they read as zeros. */
@@ -116,6 +117,9 @@ static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsig
 
 static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
     struct span *span = &chunk->span[unit];
+    if (unit == 0) {
+        chunk->continues = 0;
+    }
     memset(span, 0, offsetof(struct span, bits));
     span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
     return span;
@@ -199,14 +203,10 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
         ensure(chunk != NULL);
         unsigned count = (unsigned)min_size(units - i * CHUNK_UNITS, CHUNK_UNITS);
         *zeroed &= mark_used(chunk, 0, count, 0);
-        struct span *span = fresh_span(chunk, 0);
-        if (i > 0) {
-            span->base = head->base;
-            span->kind = SPAN_CONTINUED;
-        }
+        chunk->continues = i > 0 ? head->base : 0;
         settle(chunk);
     }
-    return &head->span[0];
+    return fresh_span(head, 0);
 }
 
 /* A span behind which, at best, `room` units are free. */
@@ -295,7 +295,7 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
             runs_cut(chunk, 1, 1);
         }
         if (unit == 0) {
-            *fresh_span(chunk, 0) = (struct span){.base = base, .kind = SPAN_CONTINUED};
+            chunk->continues = base;
         }
         mark_used(chunk, unit, count, unit == 0 ? 0 : chunk->first[unit - 1]);
         settle(chunk);
@@ -427,7 +427,8 @@ static void visit_spans(struct chunk *chunk, void *context) {
     struct span_visit *walk = context;
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
         struct span *span = &chunk->span[unit];
-        if (chunk->first[unit] == unit && span->kind != SPAN_NONE && span->kind != SPAN_CONTINUED) {
+        bool continues = unit == 0 && chunk->continues != 0;
+        if (chunk->first[unit] == unit && !continues && span->kind != SPAN_NONE) {
             walk->visit(span, walk->context);
         }
     }

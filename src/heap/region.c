@@ -5,8 +5,14 @@
  *      region     | chunk | chunk | chunk | ..reserved.. |      grows at the frontier
  *                                         ^frontier      ^end
  *
- * Regions are placed one behind the other, so that the kernel sees one mapping however large the
- * heap is.  Chunks are committed as they are needed, so that the kernel can refuse.
+ * Chunks are committed as they are needed, so that the kernel can refuse.  Two regions stay two
+ * mappings even where they touch, once both have been written to, so regions grow with the heap: by
+ * 64 MiB at first and by an eighth of it later, which makes some fifty of them for 64 GiB.
+ *
+ * Huge pages.  A small heap keeps them away: with the kernel set to use them everywhere, the first
+ * object would cost 2 MiB.  From SMALL_HEAP_BYTES on the kernel does what it is set to do.  The
+ * options never and always give the same advice to all regions.  Advice splits mappings, so it
+ * changes at most once as the heap grows.
  *
  * Threads     Guarded by the page heap's lock, except the sum.
  */
@@ -16,19 +22,22 @@
 #include <string.h>
 
 #include "base/attention.h"
+#include "base/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/meta.h"
 #include "heap/runs.h"
 
 enum {
-    REGION_CHUNKS_MOST = 32, /* reserve at most 64 MiB ahead */
-    CHUNKS_PER_BLOCK = 12,   /* about a page of descriptions */
+    REGION_CHUNKS_MOST = 32,     /* reserve at most 64 MiB ahead */
+    SMALL_HEAP_BYTES = 64 << 20, /* docs/design.md, the decision on huge pages */
+    CHUNKS_PER_BLOCK = 12,       /* about a page of descriptions */
 };
 
 static struct {
     uintptr_t frontier; /* next chunk to commit */
     uintptr_t end;
+    uintptr_t small_end; /* chunks below, at the frontier, are to have small pages */
     size_t next_chunks;  /* how many chunks the next region should have */
     struct chunk *blank; /* descriptions for chunks to come */
     struct chunk *blank_end;
@@ -68,6 +77,35 @@ static uintptr_t reserve_aligned(size_t bytes) {
     return start;
 }
 
+static void advise(uintptr_t start, size_t bytes, bool small_pages) {
+    if (opt.thp == THP_ALWAYS) {
+        os_advise_huge((void *)start, bytes, true);
+    } else if (opt.thp == THP_NEVER || small_pages) {
+        os_advise_huge((void *)start, bytes, false);
+    }
+}
+
+/* Addresses were reserved at `start`, where the region begins or behind its end. */
+static void advise_new(uintptr_t start, size_t bytes) {
+    bool small_pages = region_mapped_units() * UNIT_BYTES + bytes <= SMALL_HEAP_BYTES;
+    if (small_pages || start != g.end) {
+        g.small_end = small_pages ? start + bytes : start;
+    }
+    advise(start, bytes, small_pages);
+}
+
+void region_advise_again(uintptr_t start, size_t bytes) {
+    if (opt.thp != THP_AUTO) {
+        advise(start, bytes, false);
+        return;
+    }
+    for (size_t done = 0, step; done < bytes; done += step) {
+        uintptr_t at = start + done;
+        step = min_size(bytes - done, CHUNK_BYTES - at % CHUNK_BYTES);
+        advise(at, step, classmap_chunk(at)->small_pages);
+    }
+}
+
 /* Reserves a region of at least `chunks` chunks, right behind the last one if possible. */
 static bool reserve_region(size_t chunks) {
     size_t bytes = chunks * CHUNK_BYTES;
@@ -79,6 +117,7 @@ static bool reserve_region(size_t chunks) {
     if (start == 0) {
         return false;
     }
+    advise_new(start, bytes);
     if (start != g.end) {
         drop_frontier();
         g.frontier = start;
@@ -92,8 +131,9 @@ static bool ensure_frontier(size_t chunks) {
         return true;
     }
     if (reserve_region(max_size(chunks, g.next_chunks))) {
-        size_t doubled = min_size(g.next_chunks * 2, REGION_CHUNKS_MOST);
-        g.next_chunks = os_facts.address_space_limited ? 1 : doubled;
+        size_t eighth = region_mapped_units() / CHUNK_UNITS / 8;
+        size_t most = max_size(eighth, REGION_CHUNKS_MOST);
+        g.next_chunks = os_facts.address_space_limited ? 1 : min_size(g.next_chunks * 2, most);
     } else if (!reserve_region(chunks)) {
         return false;
     }
@@ -132,6 +172,7 @@ static struct chunk *describe_chunk(void) {
         return NULL;
     }
     chunk->base = g.frontier;
+    chunk->small_pages = g.frontier < g.small_end;
     memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
     g.frontier += CHUNK_BYTES;
     add_mapped(CHUNK_UNITS);
@@ -169,6 +210,7 @@ static bool reserve_behind(size_t chunks) {
     size_t bytes = chunks * CHUNK_BYTES;
     uintptr_t start = (uintptr_t)os_reserve((void *)g.end, bytes);
     if (start == g.end) {
+        advise_new(start, bytes);
         g.end += bytes;
         return true;
     }
@@ -188,7 +230,7 @@ bool region_grow_at(uintptr_t address, size_t chunks) {
 
 void region_reset(void) {
     g.blank = g.blank_end = NULL;
-    g.frontier = g.end = 0;
+    g.frontier = g.end = g.small_end = 0;
     g.mapped_units = 0;
 }
 

@@ -17,6 +17,9 @@ bool region_grow(size_t chunks);
  * addresses behind it can be had. */
 bool region_grow_at(uintptr_t address, size_t chunks);
 
+/* New memory was put in the place of old: gives the kernel the advice that the old one had. */
+void region_advise_again(uintptr_t start, size_t bytes);
+
 /* Gives back what is reserved and not in use: the limit of the address space is lower than we
  * thought, and every reserved byte is taken from the program. */
 void region_shed(void);

@@ -282,12 +282,17 @@ __attribute__((no_sanitize("thread"))) static bool slots_hold(void *const *slots
     return false;
 }
 
-/* The filled slots of a giving magazine, read while its owner may be changing its room: an answer
- * is only taken when the top is the same before and after the room was read. */
+static uint8_t read_byte(const uint8_t *byte) {
+    return __atomic_load_n(byte, __ATOMIC_ACQUIRE);
+}
+
+/* The filled slots of a giving magazine, read while its owner may be changing its room: top and room
+ * belong together only if the class was not opened in between. */
 static unsigned read_given(const struct thread *thread, unsigned c, void *const **slots) {
+    uint8_t turn = read_byte(&thread->turn[c]);
     uintptr_t give = read_top(&thread->hot.rec[c].give);
-    unsigned cap = __atomic_load_n(&thread->cap[c], __ATOMIC_ACQUIRE);
-    if (give == 0 || cap == 0 || read_top(&thread->hot.rec[c].give) != give) {
+    unsigned cap = read_byte(&thread->cap[c]);
+    if (give == 0 || cap == 0 || read_byte(&thread->turn[c]) != turn) {
         return 0;
     }
     uintptr_t start = magazine_give_start(magazine_of_give(give), cap);

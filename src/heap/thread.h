@@ -46,6 +46,7 @@ struct thread {
     struct hot hot;
     uint8_t room[CLASS_COUNT]; /* objects both magazines of a class may hold together */
     uint8_t cap[CLASS_COUNT];  /* objects the giving magazine is open for now */
+    uint8_t turn[CLASS_COUNT]; /* counts how often the class was opened, for those who look in */
     uint8_t goal[CLASS_COUNT]; /* objects the next fetch should bring it to */
     uint8_t seen[CLASS_COUNT]; /* slow calls for a class that has no magazines yet */
     uint16_t arena;

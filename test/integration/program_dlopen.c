@@ -5,17 +5,18 @@
  * 0 when all went well.
  *
  * Blocks of the two heaps live side by side, each freed where it came from. The library is
- * opened and closed many times while a thread holds blocks of it: closing must not pull the code
- * away.
+ * opened and closed a thousand times while threads use it and others end with state of it:
+ * closing succeeds and must not pull the code away.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 20000 };
+enum { COUNT = 20000, OPENINGS = 1000, RESIDENTS = 2 };
 
 static struct {
     void *handle;
@@ -82,19 +83,66 @@ static void *allocate_once(void *unused) {
     return unused;
 }
 
-int main(int argc, char **argv) {
-    pthread_t thread;
-    expect(argc == 2, "one argument, the path of the library");
-    for (int i = 0; i < 200; i++) {
-        open_library(argv[1], i % 2 == 0 ? RTLD_LOCAL : RTLD_GLOBAL);
-        if (i % 50 == 0) {
-            use_both_heaps(NULL);
-        }
-        expect(pthread_create(&thread, NULL, i == 100 ? use_both_heaps : allocate_once, NULL) == 0,
-               "pthread_create");
-        expect(dlclose(library.handle) == 0, "dlclose returns 0");
-        expect(pthread_join(thread, NULL) == 0, "pthread_join");
+static atomic_bool stop;
+
+/* A thread that is inside the library whenever that is closed. */
+static void *live_in_it(void *unused) {
+    void *(*get)(size_t) = library.malloc;
+    void (*give)(void *) = library.free;
+    char *kept[100] = {NULL};
+    for (size_t i = 0; !atomic_load(&stop); i++) {
+        char **slot = &kept[i % 100];
+        expect(*slot == NULL || **slot == (char)(i % 100), "contents in a living thread");
+        give(*slot);
+        *slot = get(i * 13 % 5000 + 1);
+        expect(*slot != NULL, "malloc in a living thread");
+        **slot = (char)(i % 100);
     }
+    for (size_t i = 0; i < 100; i++) {
+        give(kept[i]);
+    }
+    return unused;
+}
+
+static int is_mapped(const char *path) {
+    char line[4096];
+    int found = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    expect(maps != NULL, "/proc/self/maps");
+    while (!found && fgets(line, sizeof line, maps) != NULL) {
+        found = strstr(line, path) != NULL;
+    }
+    fclose(maps);
+    return found;
+}
+
+static void open_and_close(const char *path, int i) {
+    pthread_t thread;
+    open_library(path, i % 2 == 0 ? RTLD_LOCAL : RTLD_GLOBAL);
+    if (i % 250 == 0) {
+        use_both_heaps(NULL);
+    }
+    expect(pthread_create(&thread, NULL, i == 500 ? use_both_heaps : allocate_once, NULL) == 0,
+           "pthread_create");
+    expect(dlclose(library.handle) == 0, "dlclose returns 0");
+    expect(pthread_join(thread, NULL) == 0, "pthread_join");
+}
+
+int main(int argc, char **argv) {
+    pthread_t residents[RESIDENTS];
+    expect(argc == 2, "one argument, the path of the library");
+    open_and_close(argv[1], 0);
+    for (int i = 0; i < RESIDENTS; i++) {
+        expect(pthread_create(&residents[i], NULL, live_in_it, NULL) == 0, "pthread_create");
+    }
+    for (int i = 1; i < OPENINGS; i++) {
+        open_and_close(argv[1], i);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < RESIDENTS; i++) {
+        expect(pthread_join(residents[i], NULL) == 0, "pthread_join");
+    }
+    expect(is_mapped(argv[1]), "the library stays where it is");
     puts("opened");
     return 0;
 }

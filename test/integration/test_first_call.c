@@ -51,6 +51,8 @@ enum shape {
     TOTALS,  /* void f(struct tally_totals *) */
     VERIFY,  /* void f(void) */
     VERSION, /* const char *f(void) */
+    LIMITS,  /* void f(size_t, size_t) */
+    ON_SOFT, /* void f(void (*)(size_t, void *), void *) */
 };
 
 static const struct row {
@@ -123,6 +125,9 @@ static const struct row {
     {"tally_usable_size", USABLE},
     {"tally_purge", PURGE},
     {"tally_totals", TOTALS},
+    {"tally_held", PURGE},
+    {"tally_set_limits", LIMITS},
+    {"tally_on_soft_limit", ON_SOFT},
     {"tally_verify", VERIFY},
     {"tally_version", VERSION},
 };
@@ -150,6 +155,8 @@ union callable {
     size_t (*purge)(void);
     void (*totals)(struct tally_totals *);
     const char *(*version)(void);
+    void (*limits)(size_t, size_t);
+    void (*on_soft)(void (*)(size_t, void *), void *);
 };
 
 static bool good_block(void *p, size_t alignment) {
@@ -223,6 +230,12 @@ static bool call_first(const struct row *row, union callable f) {
         return good_totals(f);
     case VERSION:
         return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
+    case LIMITS:
+        f.limits(0, (size_t)1 << 30);
+        return true;
+    case ON_SOFT:
+        f.on_soft(NULL, NULL);
+        return true;
     }
     return false;
 }
@@ -242,9 +255,12 @@ static bool heap_works(void) {
 
 enum verdict { GOOD = 0, NOT_DEFINED = 3, BROKEN = 4 };
 
+/* Defined where this file is linked statically, by test_static.sh: there dlsym finds nothing. */
+void *look_up_static(const char *name) __attribute__((weak));
+
 static enum verdict try_row(const struct row *row) {
     union callable f;
-    f.symbol = dlsym(RTLD_DEFAULT, row->name);
+    f.symbol = look_up_static != NULL ? look_up_static(row->name) : dlsym(RTLD_DEFAULT, row->name);
     if (f.symbol == NULL) {
         return NOT_DEFINED;
     }
@@ -295,18 +311,29 @@ static void silence_stderr(void) {
     check(dup2(fd, STDERR_FILENO) == STDERR_FILENO);
 }
 
-TEST(every_function_may_be_the_first_call_of_a_process) {
+static void check_first_calls(char *binding, const char *where) {
+    char *environment[] = {binding, NULL};
     int bad = 0;
     silence_stderr();
     for (size_t i = 0; i < ROWS; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            execl("/proc/self/exe", "test_first_call", "--first", rows[i].name, NULL);
+            execle("/proc/self/exe", "test_first_call", "--first", rows[i].name, NULL, environment);
             _exit(127);
         }
-        bad += !good_verdict(&rows[i], pid, "as first call of a process");
+        bad += !good_verdict(&rows[i], pid, where);
     }
     check_eq(bad, 0);
+}
+
+TEST(every_function_may_be_the_first_call_of_a_process) {
+    char lazily[] = "LD_BIND_NOW=";
+    check_first_calls(lazily, "as first call of a process");
+}
+
+TEST(every_function_may_be_the_first_call_of_a_process_that_binds_at_once) {
+    char at_once[] = "LD_BIND_NOW=1";
+    check_first_calls(at_once, "as first call of a process that binds at once");
 }
 
 static void *thread_main(void *row) {

@@ -12,6 +12,7 @@
 compiler=${CC:-cc}
 archive=$build/libtally.a
 source=$here/test/integration/program_static.c
+exports=$here/test/golden/exports.txt
 command -v "$compiler" >/dev/null || skip "there is no C compiler"
 [ -f "$archive" ] || fail "$archive does not exist: build it, or say where it is in BUILD"
 echo 'int main(void) { return 0; }' >"$scratch/empty.c"
@@ -46,6 +47,30 @@ try "-static" -static "$source" "$archive"
 try "-static-pie" -static-pie -fPIE "$source" "$archive"
 try "-static, whole archive" -static "$source" -Wl,--whole-archive "$archive" -Wl,--no-whole-archive
 try "-static, archive first" -static -Wl,-u,malloc "$archive" "$source"
+
+# Every exported function as the first call of a static process. Symbols are looked up in a table
+# made from the list of exports, because there is no loader to ask.
+{
+    sed 's/.*/extern char symbol_&[] __asm__("&");/' "$exports"
+    echo '#include <string.h>'
+    echo 'void *look_up_static(const char *name) {'
+    sed 's/.*/    if (strcmp(name, "&") == 0) return symbol_&;/' "$exports"
+    echo '    return NULL;'
+    echo '}'
+} >"$scratch/table.c"
+for form in -static -static-pie; do
+    "$compiler" $form -fPIE -O1 -g -fno-builtin -pthread -I"$here/include" -I"$here/test/lib" \
+        -o "$scratch/program" "$here/test/integration/test_first_call.c" "$here/test/lib/test.c" \
+        "$scratch/table.c" "$archive" 2>"$scratch/link" || {
+        cat "$scratch/link"
+        fail "$form: test_first_call.c does not link"
+    }
+    while read -r name; do
+        under_libc "$scratch/program" --first "$name" >"$scratch/output" 2>&1 ||
+            fail "$form: $name as the first call: status $?: $(head -n 3 "$scratch/output")"
+    done <"$exports"
+    echo "$form: each of $(wc -l <"$exports") functions may be the first call"
+done
 
 # The archive in a program that is otherwise dynamic.
 "$compiler" -O1 -g -fno-builtin -pthread -o "$scratch/program" "$source" "$archive" ||

@@ -14,6 +14,7 @@
 
 static void begin(void) {
     os_init();
+    attention_begin();
     check(attention_init());
     attention_start();
 }

@@ -131,7 +131,7 @@ TEST(span_is_found_from_every_unit_of_it) {
     memset(chunk.first + 100, 100, CHUNK_UNITS - 100);
     memset(next.first, 0, 10);
     chunk.span[100] = (struct span){.base = somewhere + 100 * UNIT_BYTES, .kind = SPAN_LARGE};
-    next.span[0] = (struct span){.base = chunk.span[100].base, .kind = SPAN_CONTINUED};
+    next.continues = chunk.span[100].base;
     check_eq(classmap_span(next.base + 9 * UNIT_BYTES), &chunk.span[100]);
     check(classmap_span(next.base + 10 * UNIT_BYTES) == NULL);
     check(classmap_span(next.base + 9 * UNIT_BYTES + twin_distance) == NULL);

@@ -155,8 +155,106 @@ TEST(budget_is_one_for_all_classes) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         check_eq(depot_count(c), 0);
     }
-    check_eq(depot_put(CLASS, filled(CLASS, 40), 40) != NULL, true); /* there is budget again */
+    struct magazine *asked = depot_new_magazine();
+    for (unsigned i = 0; i < 1000; i++) {
+        check_eq(depot_take(CLASS, &asked, 0, MAGAZINE_MOST), 0);
+    }
+    check(depot_put(CLASS, filled(CLASS, 40), 40) != NULL); /* There is budget again. */
     check_eq(depot_count(CLASS), 40);
+}
+
+TEST(tiny_objects_count_for_their_magazines) {
+    opt.depot_bytes = 64 << 10;
+    for (unsigned i = 0; i < 100 && !bin_heap_is_shrinking(); i++) {
+        depot_put(1, filled(1, 100), 100);
+        check(depot_count(1) <= (64 << 10) / 64);
+    }
+}
+
+TEST(idle_depot_is_empty_after_two_ticks) {
+    check(!depot_tick());
+    for (unsigned i = 0; i < 10; i++) {
+        depot_put(CLASS, filled(CLASS, 100), 100);
+        depot_put(CLASS + 9, filled(CLASS + 9, 10), 10);
+    }
+    check(depot_tick());
+    check_eq(depot_count(CLASS), 1000);
+    check(!depot_tick());
+    check_eq(depot_count(CLASS) + depot_count(CLASS + 9), 0);
+    check_eq(nout(CLASS) + nout(CLASS + 9), 0);
+    heap_verify();
+}
+
+/* Of ten magazines five are needed between two ticks. */
+TEST(tick_leaves_what_was_needed_since_the_last_one) {
+    struct magazine *taken[5];
+    for (unsigned i = 0; i < 10; i++) {
+        depot_put(CLASS, filled(CLASS, MAGAZINE_MOST), MAGAZINE_MOST);
+    }
+    depot_tick();
+    for (unsigned i = 0; i < 5; i++) {
+        taken[i] = depot_new_magazine();
+        check_eq(depot_take(CLASS, &taken[i], 0, MAGAZINE_MOST), MAGAZINE_MOST);
+    }
+    for (unsigned i = 0; i < 5; i++) {
+        depot_put(CLASS, taken[i], MAGAZINE_MOST);
+    }
+    depot_tick();
+    check_eq(depot_count(CLASS), 5 * MAGAZINE_MOST);
+    check_eq(nout(CLASS), 5 * MAGAZINE_MOST);
+    depot_tick();
+    check_eq(depot_count(CLASS), 0);
+    heap_verify();
+}
+
+static void put_bytes(unsigned size_class, size_t bytes) {
+    size_t batch = MAGAZINE_MOST * size_classes[size_class].size;
+    for (size_t done = 0; done < bytes; done += batch) {
+        depot_return_magazine(
+            depot_put(size_class, filled(size_class, MAGAZINE_MOST), MAGAZINE_MOST));
+    }
+}
+
+static void ask_for_bytes(unsigned size_class, size_t bytes) {
+    struct magazine *magazine = depot_new_magazine();
+    for (size_t done = 0; done < bytes; done += MAGAZINE_MOST * size_classes[size_class].size) {
+        unsigned got = depot_take(size_class, &magazine, 0, MAGAZINE_MOST);
+        bin_drain(size_class, magazine->slots, got);
+    }
+    depot_return_magazine(magazine);
+}
+
+/* filled() takes from the slabs and does not ask the depots, so all that is put is surplus. */
+TEST(depots_close_when_the_heap_shrinks_and_open_on_demand) {
+    opt.depot_bytes = 1 << 20;
+    put_bytes(CLASS, 3 << 20);
+    check(!bin_heap_is_shrinking());
+    check(depot_count(CLASS) > 0);
+    put_bytes(CLASS, 2 << 20);
+    check(bin_heap_is_shrinking());
+    check_eq(depot_count(CLASS), 0);
+    check_eq(nout(CLASS), 0);
+    check_eq(arena_bin(0, CLASS)->nempty, 0);
+    put_bytes(CLASS + 1, 1 << 20);
+    check_eq(depot_count(CLASS + 1), 0);
+    ask_for_bytes(CLASS, 1 << 20);
+    check(!bin_heap_is_shrinking());
+    put_bytes(CLASS, 1 << 16);
+    check(depot_count(CLASS) > 0);
+    heap_verify();
+}
+
+TEST(saw_tooth_does_not_count_as_shrinking_for_long) {
+    opt.depot_bytes = 1 << 20;
+    opt.dirty_decay_ms = INT64_MAX; /* Patience lasts. */
+    for (unsigned round = 0; round < 10; round++) {
+        put_bytes(CLASS, 8 << 20);
+        check_eq(bin_heap_is_shrinking(), round < 2); /* at 4 MiB, then at 8, then at 16 */
+        ask_for_bytes(CLASS, 8 << 20);
+    }
+    opt.dirty_decay_ms = 0; /* Patience is over. */
+    put_bytes(CLASS, 8 << 20);
+    check(bin_heap_is_shrinking());
 }
 
 TEST(draining_all_gives_empty_slabs_back) {

@@ -225,7 +225,7 @@ TEST(totals_add_up_at_every_step) {
 }
 
 TEST(trim_gives_all_free_memory_back) {
-    start_heap();
+    start_heap_with("dirty_decay_ms:-1");
     static void *objects[20000];
     for (unsigned i = 0; i < 20000; i++) {
         objects[i] = tally_malloc(i % 3000);

@@ -20,6 +20,7 @@ static struct {
 } shared = {.lock = LOCK_OF_RANK(RANK_BIN)};
 
 static void start(void) {
+    attention_begin();
     attention_init();
     attention_start();
 }

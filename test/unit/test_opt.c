@@ -62,6 +62,36 @@ TEST(valid_entries_are_applied_in_silence) {
     check_eq(opt.narenas, 0);
 }
 
+TEST(choice_is_one_of_its_words_and_nothing_else) {
+    defaults();
+    check_str(parse("thp:never"), "");
+    check_eq(opt.thp, THP_NEVER);
+    check_str(parse("thp:always"), "");
+    check_eq(opt.thp, THP_ALWAYS);
+    check_str(parse("thp:auto"), "");
+    check_eq(opt.thp, THP_AUTO);
+    static const char *const wrong[] = {"thp:", "thp:true", "thp:Never", "thp:never|always",
+                                        "thp:2"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        check_eq(count_lines(parse(wrong[i])), 1);
+        check_eq(opt.thp, THP_AUTO);
+    }
+    check_str(parse("thp:sometimes"), "tally: invalid value 'sometimes' for option 'thp' in"
+                                      " TEST_CONF is ignored; it is one of auto|never|always\n");
+}
+
+TEST(limits_are_bytes_with_or_without_a_suffix) {
+    defaults();
+    check_str(parse("limit_soft:1048576,limit_hard:4g"), "");
+    check_eq(opt.limit_soft, 1 << 20);
+    check_eq(opt.limit_hard, (uint64_t)4 << 30);
+    check_str(parse("limit_soft:18446744073709551615"), "");
+    check_eq(opt.limit_soft, UINT64_MAX);
+    check_eq(count_lines(parse("limit_hard:-1")), 1);
+    check_eq(count_lines(parse("limit_hard:17179869184g")), 1);
+    check_eq(opt.limit_hard, (uint64_t)4 << 30);
+}
+
 TEST(suffixes_multiply) {
     defaults();
     check_str(parse("thread_cache_bytes:12k,depot_bytes:3M,dirty_decay_ms:7g"), "");

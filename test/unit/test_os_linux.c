@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -225,6 +226,91 @@ TEST(sleeper_wakes_when_the_word_has_changed) {
     atomic_store(&word, 2);
     os_wake(&word);
     check(pthread_join(thread, NULL) == 0);
+}
+
+/* Two ranges of one mapping, the first filled. */
+static char *map_two(size_t bytes) {
+    char *two = os_map(2 * bytes);
+    check(two != NULL);
+    memset(two, 0x5a, bytes);
+    memset(two + bytes, 0x77, bytes);
+    return two;
+}
+
+TEST(moved_memory_is_at_its_new_place_and_zeros_are_at_the_old) {
+    for (size_t bytes = os_facts.page_bytes; bytes <= 8 << 20; bytes *= 8) {
+        char *two = map_two(bytes);
+        int error = os_move(two + bytes, two, bytes);
+        if (error == -ENOTSUP) {
+            skip("this kernel does not move memory and keep its addresses");
+        }
+        check_eq(error, 0);
+        check(all_zero(two, bytes));
+        for (size_t i = 0; i < bytes; i++) {
+            check(two[bytes + i] == 0x5a);
+        }
+        check_eq(os_renew(two + bytes, bytes), 0);
+        check(all_zero(two, 2 * bytes));
+        memset(two, 1, 2 * bytes);
+        check_eq(os_unmap(two, 2 * bytes), 0);
+    }
+}
+
+/* From now on mremap of this many bytes fails, or of any length if that is 0. */
+static void refuse_mremap(uint32_t bytes, int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | (bytes != 0 ? BPF_JEQ : BPF_JGE) | BPF_K, bytes, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        skip("this kernel does not filter system calls");
+    }
+}
+
+TEST(refused_move_leaves_the_source_alone_and_the_destination_usable) {
+    size_t bytes = 16 * os_facts.page_bytes;
+    char *two = map_two(bytes);
+    if (os_move(two + bytes, two, os_facts.page_bytes) == -ENOTSUP) {
+        skip("this kernel does not move memory and keep its addresses");
+    }
+    memset(two, 0x5a, bytes);
+    refuse_mremap((uint32_t)bytes, ENOMEM);
+    check_eq(os_move(two + bytes, two, bytes), -ENOMEM);
+    for (size_t i = 0; i < bytes; i++) {
+        check(two[i] == 0x5a);
+    }
+    memset(two + bytes, 1, bytes);
+    check_eq(os_move(two + bytes, two, bytes / 2), 0); /* others are moved as before */
+}
+
+TEST(locked_memory_is_not_moved) {
+    size_t bytes = 4 << 20;
+    char *two = map_two(bytes);
+    if (SANITIZED) {
+        skip("sanitizers make mlock do nothing");
+    }
+    if (mlock(two, bytes) != 0) {
+        skip("this process may not lock its memory");
+    }
+    int error = os_move(two + bytes, two, bytes);
+    check(error == -EPERM || error == -ENOTSUP);
+    check(two[0] == 0x5a && two[bytes - 1] == 0x5a);
+}
+
+/* mremap answers as old kernels and some emulators do. */
+TEST(move_that_the_kernel_does_not_know_is_not_tried_again) {
+    char *two = map_two(os_facts.page_bytes);
+    refuse_mremap(0, EINVAL);
+    for (unsigned i = 0; i < 3; i++) {
+        check_eq(os_move(two + os_facts.page_bytes, two, os_facts.page_bytes), -ENOTSUP);
+        check(two[0] == 0x5a && two[os_facts.page_bytes] == 0x77);
+    }
 }
 
 TEST(current_cpu_is_one_of_the_machine) {
