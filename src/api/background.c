@@ -20,6 +20,7 @@
 #define _GNU_SOURCE /* pthread_attr_setsigmask_np, pthread_setname_np */
 #include "api/background.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,9 +28,7 @@
 #include "api/life.h"
 #include "base/opt.h"
 #include "base/os.h"
-#include "heap/dirty.h"
 #include "heap/heap.h"
-#include "heap/pages.h"
 
 enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, HEAP_BYTES = 16 << 20 };
 
@@ -52,11 +51,9 @@ static void ring(void) {
 }
 
 static uint64_t tick(void) {
-    tls.inside = 1;
-    atomic_signal_fence(memory_order_seq_cst);
+    thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
-    atomic_signal_fence(memory_order_seq_cst);
-    tls.inside = 0;
+    thread_mark_inside(false);
     return wait_ms;
 }
 
@@ -85,9 +82,9 @@ static void *run(void *unused) {
         }
     }
     dirty_has_background = false;
-    tls.inside = 1;
+    thread_mark_inside(true);
     pages_purge_all();
-    tls.inside = 0;
+    thread_mark_inside(false);
     atomic_store(&g.state, NONE);
     return NULL;
 }
@@ -126,7 +123,9 @@ static void start(void) {
 
 void background_consider(void) {
     if (atomic_load(&g.state) == NONE && pages_totals().mapped >= HEAP_BYTES && is_wanted()) {
+        int saved = errno; /* An allocation that succeeds leaves it alone. */
         start();
+        errno = saved;
     }
 }
 

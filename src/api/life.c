@@ -16,6 +16,7 @@
  */
 #include "api/life.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -26,8 +27,11 @@
 #include "base/os.h"
 #include "control/control.h"
 #include "guard/guard.h"
-#include "heap/emergency.h"
 #include "heap/heap.h"
+
+/* Recovery copies pages that parent and child share, and a child that is about to exec has no use for
+ * it. */
+enum { CALLS_BEFORE_RECOVERY = 256 };
 
 enum key_state { KEY_NOT_YET, KEY_MADE, KEY_REFUSED };
 
@@ -37,6 +41,7 @@ static struct {
     pthread_key_t key;
     _Atomic int key_state;
     _Atomic size_t threads;
+    _Atomic unsigned calls_in_child; /* slow calls since this process was forked */
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
 /* ---------------------------------------------------------------- threads */
@@ -59,6 +64,7 @@ static void thread_ends(void *rounds) {
  * heap, since that would be lost with it; the first thread's end is the end of the process.
  */
 COLD void life_register_thread(void) {
+    int saved = errno; /* A call that succeeds leaves it alone. */
     tls.registered = 1;
     int state = atomic_load_explicit(&g.key_state, memory_order_acquire);
     if (state == KEY_NOT_YET) {
@@ -69,6 +75,7 @@ COLD void life_register_thread(void) {
     } else if (!os_is_first_thread()) {
         tls.dead = 1;
     }
+    errno = saved;
 }
 
 size_t life_thread_count(void) {
@@ -86,6 +93,7 @@ static void process_ends(void) {
 
 /* What libc is asked for, once the heap can serve libc's own allocations. */
 static void settle_with_libc(bool sees_forks) {
+    int saved = errno;
     bool made = pthread_key_create(&g.key, thread_ends) == 0;
     atomic_store_explicit(&g.key_state, made ? KEY_MADE : KEY_REFUSED, memory_order_release);
     if (!sees_forks) {
@@ -94,6 +102,7 @@ static void settle_with_libc(bool sees_forks) {
     if (opt.stats_print) {
         atexit(process_ends);
     }
+    errno = saved;
 }
 
 static void start(void) {
@@ -114,9 +123,9 @@ static void start(void) {
     }
     lock_release(&g.lock);
     if (first) {
-        tls.inside = 0;
+        thread_mark_inside(false);
         settle_with_libc(sees_forks);
-        tls.inside = 1;
+        thread_mark_inside(true);
     }
 }
 
@@ -135,6 +144,7 @@ COLD void life_wake(void) {
 static void settle_in_child(void) {
     thread_forked();
     g.threads = tls.registered;
+    g.calls_in_child = 0;
     background_forked();
     attention_raise(ATTENTION_ORPHANS);
     attention_raise(ATTENTION_DEFERRED); /* the bit was lost with the word */
@@ -161,28 +171,29 @@ static void attend_inside(uint32_t bits) {
         attention_take(ATTENTION_DEFERRED);
         free_deferred();
     }
-    if (bits & ATTENTION_ORPHANS && !thread_recover_some()) {
+    if (bits & ATTENTION_ORPHANS && ++g.calls_in_child > CALLS_BEFORE_RECOVERY &&
+        !thread_recover_some()) {
         attention_take(ATTENTION_ORPHANS);
     }
 }
 
-/* The program is called outside: it may allocate. */
+/* The program is called outside: it may allocate.  Whoever allocates meanwhile keeps its errno. */
 static void attend_to_soft_limit(void) {
     if (life_enter()) {
         heap_trim();
         life_leave();
     }
+    int saved = errno;
     limit_tell_program();
+    errno = saved;
 }
 
 COLD void life_attend(void) {
     uint32_t bits = attention_get();
     if (bits & (ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS)) {
-        tls.inside = 1;
-        atomic_signal_fence(memory_order_seq_cst);
+        thread_mark_inside(true);
         attend_inside(bits);
-        atomic_signal_fence(memory_order_seq_cst);
-        tls.inside = 0;
+        thread_mark_inside(false);
     }
     if (bits & ATTENTION_BACKGROUND) {
         attention_take(ATTENTION_BACKGROUND);

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "base/attention.h"
-#include "heap/thread.h"
+#include "heap/heap.h"
 
 /* The rare parts: start or fork, what was left to do, a thread that is new here. */
 void life_wake(void);
@@ -29,8 +29,7 @@ static inline bool life_enter(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
     }
-    tls.inside = 1;
-    atomic_signal_fence(memory_order_seq_cst);
+    thread_mark_inside(true);
     if (UNLIKELY(attention_get() == 0)) {
         life_wake();
     }
@@ -43,14 +42,12 @@ static inline bool life_enter_again(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
     }
-    tls.inside = 1;
-    atomic_signal_fence(memory_order_seq_cst);
+    thread_mark_inside(true);
     return true;
 }
 
 static inline void life_leave(void) {
-    atomic_signal_fence(memory_order_seq_cst);
-    tls.inside = 0;
+    thread_mark_inside(false);
     if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
         life_attend();
     }
@@ -59,8 +56,7 @@ static inline void life_leave(void) {
 /* The same at the end of an allocation, the place where a background thread may be made: libc frees
  * under locks that making a thread needs, but it never allocates under one. */
 static inline void life_leave_alloc(void) {
-    atomic_signal_fence(memory_order_seq_cst);
-    tls.inside = 0;
+    thread_mark_inside(false);
     if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
         life_attend();
         life_attend_growth();

@@ -21,7 +21,6 @@
 #include "api/life.h"
 #include "base/os.h"
 #include "guard/guard.h"
-#include "heap/emergency.h"
 #include "heap/heap.h"
 
 /* The two hot functions start at a cache line, so that their speed does not depend on what happens to

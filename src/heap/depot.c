@@ -23,7 +23,7 @@
  *
  * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
  *             batch per thread at a time.
- * Invariant   count == objects in the waiting magazines of a depot.
+ * Invariant   count == objects in the waiting and leaving magazines of a depot.
  */
 #include "heap/depot.h"
 
@@ -48,8 +48,9 @@ enum {
 struct depot {
     struct lock lock;
     struct magazine *waiting; /* linked through `next`, which also counts: see pack() */
+    struct magazine *leaving; /* likewise; on their way to the slabs */
     struct magazine *empty;
-    _Atomic size_t count; /* written under the lock, read without */
+    _Atomic size_t count; /* of both lists; written under the lock, read without */
     size_t fewest;        /* objects that waited all the time since the last tick */
 } __attribute__((aligned(CACHE_LINE)));
 
@@ -141,7 +142,8 @@ static inline void account(struct depot *depot, unsigned size_class, size_t chan
 static inline struct depot *enter(unsigned size_class) {
     struct depot *depot = &g.depots[size_class];
     if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
-        depot->waiting = depot->empty = NULL;
+        depot->waiting = depot->leaving = depot->empty = NULL;
+        depot->fewest = 0;
         account(depot, size_class, -depot_count(size_class));
     }
     return depot;
@@ -151,11 +153,11 @@ static size_t budget(void) {
     return max_size(opt.depot_bytes, min_size(pages_totals().used / HEAP_SHARE, SHARE_MOST));
 }
 
-static size_t read(const _Atomic size_t *sum) {
+static size_t sum_get(const _Atomic size_t *sum) {
     return atomic_load_explicit(sum, memory_order_relaxed);
 }
 
-static void write(_Atomic size_t *sum, size_t value) {
+static void sum_set(_Atomic size_t *sum, size_t value) {
     atomic_store_explicit(sum, value, memory_order_relaxed);
 }
 
@@ -172,9 +174,9 @@ static bool patience_is_over(void) {
 /* The clock is looked at once in a while. */
 static bool is_patient(size_t surplus, size_t bytes) {
     if (surplus % PATIENCE_STEP < bytes && patience_is_over()) {
-        write(&g.patience, 0);
+        sum_set(&g.patience, 0);
     }
-    return surplus <= budget() * MUCH + read(&g.patience);
+    return surplus <= budget() * MUCH + sum_get(&g.patience);
 }
 
 static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus, size_t bytes) {
@@ -190,32 +192,32 @@ static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus, 
 
 /* May `bytes` more wait? */
 static inline bool accepts(size_t bytes) {
-    size_t surplus = read(&g.surplus) + bytes;
-    size_t held = read(&g.bytes) + bytes;
-    write(&g.surplus, surplus);
+    size_t surplus = sum_get(&g.surplus) + bytes;
+    size_t held = sum_get(&g.bytes) + bytes;
+    sum_set(&g.surplus, surplus);
     return LIKELY(surplus <= opt.depot_bytes && held <= opt.depot_bytes) ||
            accepts_much(held, surplus, bytes);
 }
 
 /* It was no shrinking, or it is over: next time twice as much must come. */
 static COLD void open_depots(size_t most) {
-    size_t patience = patience_is_over() ? 0 : read(&g.patience);
-    write(&g.patience, most * MUCH + 2 * patience);
+    size_t patience = patience_is_over() ? 0 : sum_get(&g.patience);
+    sum_set(&g.patience, most * MUCH + 2 * patience);
     g.patience_ms = os_now_ms();
-    write(&g.surplus, 0);
-    write(&g.demand, 0);
+    sum_set(&g.surplus, 0);
+    sum_set(&g.demand, 0);
     atomic_store_explicit(&bin_heap_shrinks, false, memory_order_relaxed);
 }
 
 /* Objects are asked for, of a depot or of the slabs. */
 static inline void note_demand(size_t bytes) {
-    size_t surplus = read(&g.surplus);
+    size_t surplus = sum_get(&g.surplus);
     if (LIKELY(!bin_heap_is_shrinking())) {
-        write(&g.surplus, surplus - min_size(bytes, surplus));
+        sum_set(&g.surplus, surplus - min_size(bytes, surplus));
         return;
     }
-    size_t demand = read(&g.demand) + bytes;
-    write(&g.demand, demand);
+    size_t demand = sum_get(&g.demand) + bytes;
+    sum_set(&g.demand, demand);
     size_t most = budget();
     if (demand > most / ENOUGH) {
         open_depots(most);
@@ -261,6 +263,10 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
 /* Exchanges the top magazine for an empty one, or copies the last objects out of it. */
 static unsigned take_from(struct depot *depot, struct magazine **magazine, unsigned count,
                           unsigned most) {
+    if (depot->waiting == NULL) { /* Those that have not left yet are as good. */
+        depot->waiting = depot->leaving;
+        depot->leaving = NULL;
+    }
     struct magazine *top = depot->waiting;
     if (top == NULL) {
         return 0;
@@ -297,75 +303,92 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
     return n;
 }
 
-/*
- * Takes the magazines that waited longest, up to `most` objects, out of a depot, so that the lock is
- * not held while they are drained.  The chain of them.
- */
-static struct magazine *take_oldest(unsigned size_class, size_t most) {
-    struct depot *depot = enter(size_class);
-    size_t stay = depot_count(size_class) - min_size(most, depot_count(size_class));
-    size_t count = 0;
+/* Lets all magazines leave but the youngest with at least `stay` objects. */
+static void let_leave(struct depot *depot, size_t stay) {
     struct magazine *last = NULL; /* of those that stay */
-    struct magazine *first = depot->waiting;
-    for (; first != NULL && count < stay; first = waiting_next(first)) {
-        count += waiting_count(first);
-        last = first;
+    size_t count = 0;
+    for (struct magazine *m = depot->waiting; m != NULL && count < stay; m = waiting_next(m)) {
+        count += waiting_count(m);
+        last = m;
+    }
+    struct magazine *first = last != NULL ? waiting_next(last) : depot->waiting;
+    struct magazine *end = first;
+    while (end != NULL && waiting_next(end) != NULL) {
+        end = waiting_next(end);
+    }
+    if (end != NULL) {
+        end->next = pack(depot->leaving, waiting_count(end));
+        depot->leaving = first;
     }
     if (last != NULL) {
         last->next = pack(NULL, waiting_count(last));
     } else {
         depot->waiting = NULL;
     }
+    depot->fewest = count;
+}
+
+/*
+ * Drains a depot, or only what nobody needed since the last tick: the oldest magazines.  One at a
+ * time, without the lock while it is drained: a fork then loses no more than that one.
+ */
+static void drain(unsigned size_class, bool all) {
+    struct depot *depot = enter(size_class);
+    if (all || depot->leaving == NULL) {
+        let_leave(depot, all ? 0 : depot_count(size_class) - depot->fewest);
+    }
     struct magazine *empty;
     while ((empty = pop(&depot->empty)) != NULL) {
         depot_return_magazine(empty);
     }
-    account(depot, size_class, count - depot_count(size_class));
-    depot->fewest = count;
-    lock_release(&depot->lock);
-    return first;
-}
-
-static void drain(unsigned size_class, struct magazine *chain) {
-    while (chain != NULL) {
-        struct magazine *next = waiting_next(chain);
-        bin_drain(size_class, chain->slots, waiting_count(chain));
-        depot_return_magazine(chain);
-        chain = next;
+    for (struct magazine *m; (m = depot->leaving) != NULL; enter(size_class)) {
+        unsigned count = waiting_count(m);
+        depot->leaving = waiting_next(m);
+        account(depot, size_class, -(size_t)count);
+        lock_release(&depot->lock);
+        bin_drain(size_class, m->slots, count);
+        depot_return_magazine(m);
     }
+    lock_release(&depot->lock);
 }
 
 void depot_drain_all(void) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         if (depot_count(c) > 0) {
-            drain(c, take_oldest(c, SIZE_MAX));
+            drain(c, true);
         }
     }
 }
 
 bool depot_tick(void) {
-    for (unsigned c = 1; c < CLASS_COUNT && read(&g.bytes) > 0; c++) {
+    for (unsigned c = 1; c < CLASS_COUNT && sum_get(&g.bytes) > 0; c++) {
         if (depot_count(c) > 0) {
-            drain(c, take_oldest(c, g.depots[c].fewest));
+            drain(c, false);
         }
     }
-    return read(&g.bytes) > 0;
+    return sum_get(&g.bytes) > 0;
 }
 
 void depot_drain_surplus(void) {
-    if (read(&g.bytes) > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
+    if (sum_get(&g.bytes) > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
         depot_drain_all();
     }
 }
 
-bool depot_holds(unsigned size_class, const void *object) {
-    struct depot *depot = enter(size_class);
-    bool found = false;
-    for (struct magazine *m = depot->waiting; m != NULL && !found; m = waiting_next(m)) {
-        for (unsigned i = 0; i < waiting_count(m); i++) {
-            found |= m->slots[i] == object;
+static bool chain_holds(const struct magazine *chain, const void *object) {
+    for (; chain != NULL; chain = waiting_next(chain)) {
+        for (unsigned i = 0; i < waiting_count(chain); i++) {
+            if (chain->slots[i] == object) {
+                return true;
+            }
         }
     }
+    return false;
+}
+
+bool depot_holds(unsigned size_class, const void *object) {
+    struct depot *depot = enter(size_class);
+    bool found = chain_holds(depot->waiting, object) || chain_holds(depot->leaving, object);
     lock_release(&depot->lock);
     return found;
 }

@@ -26,7 +26,6 @@
  */
 #include "heap/dirty.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -76,7 +75,7 @@ static struct {
     _Atomic size_t purged_units;
 } g;
 
-bool dirty_has_background;
+_Atomic bool dirty_has_background;
 
 static size_t read_sum(const _Atomic size_t *sum) {
     return atomic_load_explicit(sum, memory_order_relaxed);
@@ -305,6 +304,10 @@ static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
     return purged;
 }
 
+static bool has_background(void) {
+    return atomic_load_explicit(&dirty_has_background, memory_order_relaxed);
+}
+
 static size_t bound(size_t used) {
     return max_size(BASE_UNITS, used / HEAP_SHARE) + g.allowance;
 }
@@ -316,7 +319,7 @@ static size_t excess(size_t used) {
     if (opt.dirty_decay_ms == 0) {
         return kept;
     }
-    if (kept <= bound(used) || dirty_has_background || opt.dirty_decay_ms < 0) {
+    if (kept <= bound(used) || opt.dirty_decay_ms < 0 || has_background()) {
         return 0;
     }
     return kept - bound(used) + BASE_UNITS / 8;

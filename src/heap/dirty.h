@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "heap/chunk.h"
 
 /* In units; may lag. */
@@ -24,7 +26,7 @@ struct dirty_totals {
 
 /* True while a background thread calls pages_tick().  Without one, nobody may come after the last
  * free, so what is kept is bounded by volume as well. */
-extern bool dirty_has_background HIDDEN;
+extern _Atomic bool dirty_has_background HIDDEN;
 
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */
 bool dirty_reuse(struct chunk *chunk, unit_map units);

@@ -8,8 +8,11 @@
 
 #include "heap/cache.h"
 #include "heap/classmap.h"
+#include "heap/dirty.h"
+#include "heap/emergency.h"
 #include "heap/limit.h"
 #include "heap/magazine.h"
+#include "heap/pages.h"
 #include "heap/slab.h"
 #include "heap/thread.h"
 

@@ -21,7 +21,6 @@
  */
 #include "heap/limit.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 
 #include "base/attention.h"
@@ -109,11 +108,9 @@ void limit_tell_program(void) {
     void *context = g.context;
     lock_release(&g.lock);
     if (callback != NULL && !is_telling) {
-        int saved = errno;
         is_telling = true;
         callback(limit_held(), context);
         is_telling = false;
-        errno = saved;
     }
 }
 

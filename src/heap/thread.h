@@ -67,6 +67,14 @@ struct tls {
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));
 
+/* Marks the caller as inside or outside of the slow half.  The compiler moves nothing across: a
+ * signal handler of this thread relies on the mark. */
+static inline void thread_mark_inside(bool inside) {
+    __asm__ volatile("" ::: "memory");
+    tls.inside = inside;
+    __asm__ volatile("" ::: "memory");
+}
+
 /*
  * The record of a class byte.  The compiler is kept from sharing the sum between uses: hot + class4
  * * 8 is an addressing mode, and computing it once would be one more instruction on each fast path.

@@ -4,8 +4,8 @@
  *
  * fork, _Fork, a bare clone, vfork with exec, posix_spawn, system and popen; from the main thread,
  * from another thread, beside threads that allocate, from a child, and from a signal handler that
- * interrupted the allocator in a program of one thread.  The child uses the heap at once, frees what
- * it inherited, and walks the heap.
+ * interrupted the allocator in a program of one thread.  The child uses the heap at once, frees
+ * what it inherited, and walks the heap.
  *
  * The strictest of them single-steps through allocator calls and forks between any two
  * instructions: once so that the child uses the heap inside the handler, once so that the child

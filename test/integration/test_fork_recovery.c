@@ -223,8 +223,8 @@ static void free_shown(void) {
 }
 
 /*
- * Of a thread that was inside the allocator, what it moved at that moment is lost: one object on the
- * fast path, up to a magazine on the slow one, and a block on its way to or from the table.
+ * Of a thread that was inside the allocator, what it moved at that moment is lost: one object on
+ * the fast path, up to a magazine on the slow one, and a block on its way to or from the table.
  */
 static void check_busy_recovery(size_t own) {
     struct tally_totals after = work_until_recovered(OWN_SHARE);

@@ -51,9 +51,9 @@ static void *churn(void *unused) {
     return unused;
 }
 
-/* Nothing may be left of the threads that a test ran.  libc keeps stacks and what belongs to them, so
- * a test runs each kind of thread once before it notes where it stands.  A heap or two may wait for
- * the next thread: a purge ends that. */
+/* Nothing may be left of the threads that a test ran.  libc keeps stacks and what belongs to them,
+ * so a test runs each kind of thread once before it notes where it stands.  A heap or two may wait
+ * for the next thread: a purge ends that. */
 struct stand {
     size_t live, heaps;
 };

@@ -10,9 +10,9 @@
  *      }
  *      run_watched(work);                          fails the test unless work() returns in time
  *
- * A handler or an alarm inside a process that hangs may hide the hang or hang too, so the watcher is
- * the parent.  The counters lie in shared memory, where children of the watched process see them as
- * well.  The work fails when no counter at all has moved for some seconds; a single thread that
+ * A handler or an alarm inside a process that hangs may hide the hang or hang too, so the watcher
+ * is the parent.  The counters lie in shared memory, where children of the watched process see them
+ * as well.  The work fails when no counter at all has moved for some seconds; a single thread that
  * hangs beside busy ones is found when work() waits for it at its end.
  *
  * Also here: what /proc tells about this process, read without malloc, and whether the run is a

@@ -9,8 +9,8 @@
  *      getline()       has that stream, grows its line and wants the allocator
  *
  * The same again with a dozen popen streams, whose chain is one more lock inside libc's fork, and
- * with so many fork handlers that libc allocates while it holds the lock of their list.  The process
- * is watched from outside.  STRESS=1 takes ten times 60 seconds of each.
+ * with so many fork handlers that libc allocates while it holds the lock of their list.  The
+ * process is watched from outside.  STRESS=1 takes ten times 60 seconds of each.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -3,9 +3,9 @@
  * stress_fork_storm.c - forks beside threads that allocate; each child uses the heap at once.
  *
  * Four threads allocate and free without pause, so that a fork finds them anywhere: inside a lock,
- * half-way through a fast path, while slabs and pages move.  The child then allocates and frees from
- * 1 byte to 4 MiB, frees what it inherited from its own thread and from the others, and walks the
- * heap.  Blocks carry a pattern: one that was handed out twice shows up as damage.
+ * half-way through a fast path, while slabs and pages move.  The child then allocates and frees
+ * from 1 byte to 4 MiB, frees what it inherited from its own thread and from the others, and walks
+ * the heap.  Blocks carry a pattern: one that was handed out twice shows up as damage.
  *
  * A block of another thread is freed in the child only if its place in the table says it is whole.
  * The owner fills a block before it shows it there, and takes it out before it frees it, and the

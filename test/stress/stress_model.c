@@ -412,7 +412,10 @@ static void choose_seed(void) {
     }
 }
 
+/* The totals are compared exactly, so nobody may move objects meanwhile: MALLOC_CONF, read before
+ * TALLY_CONF, forbids the background thread. */
 static void run_all_numbers_of_threads(void) {
+    setenv("MALLOC_CONF", "background_thread:false", 1);
     start_heap();
     for (unsigned threads = 1; threads <= MOST_THREADS; threads *= 2) {
         run(threads);

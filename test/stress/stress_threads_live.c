@@ -6,9 +6,9 @@
  * and written to all of it.  Resident memory per thread, with its stack and libc's own pages, must
  * not be above 12 KiB.  The slice has a thousand threads, STRESS=1 ten thousand.
  *
- * A second kind of thread has also allocated and freed in many sizes before it sleeps.  What a cache
- * may keep is bounded by an option, and that bound plus what the stack and the block take is what
- * such a thread may cost.
+ * A second kind of thread has also allocated and freed in many sizes before it sleeps.  What a
+ * cache may keep is bounded by an option, and that bound plus what the stack and the block take is
+ * what such a thread may cost.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

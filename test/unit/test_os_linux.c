@@ -169,6 +169,25 @@ TEST(purging_many_pages_gives_zeros_every_time) {
     }
 }
 
+/* What it holds afterwards is not known: each page is as it was, or zeros. */
+TEST(memory_that_is_offered_stays_usable) {
+    size_t bytes = MANY_PAGES * os_facts.page_bytes;
+    char *start = os_map(bytes);
+    check(start != NULL);
+    memset(start, 0x5a, bytes);
+    check_eq(os_purge_lazily(start, bytes), 0);
+    for (size_t i = 0; i < bytes; i += os_facts.page_bytes) {
+        check(start[i] == 0x5a || start[i] == 0);
+        start[i] = 1;
+        check_eq(start[i], 1);
+    }
+    errno = 4321;
+    check_eq(os_purge_lazily(start + 1, os_facts.page_bytes), -EINVAL);
+    check_eq(os_unmap(start, bytes), 0);
+    check_eq(os_purge_lazily(start, bytes), -ENOMEM);
+    check_eq(errno, 4321);
+}
+
 /* Has the kernel answer madvise with success without doing anything, as some emulators do. */
 static bool make_purging_a_lie(void) {
     struct sock_filter steps[] = {
