@@ -2,8 +2,8 @@
 # The words people type; the work is in CMakeLists.txt and tools/.  Another build: PRESET=debug.
 PRESET ?= release
 JOBS ?= 2
-# How often `make stress` repeats each random test, with a new seed each time.
-STRESS_ROUNDS ?= 20
+# How often `make stress` repeats each test; the random ones take a new seed each time.
+STRESS_ROUNDS ?= 1
 # How long `make soak` runs.
 HOURS ?= 2
 # How long `make fuzz` runs each target.
