@@ -29,6 +29,7 @@
  */
 #include "heap/cache.h"
 
+#include "base/attention.h"
 #include "base/log.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
@@ -272,7 +273,9 @@ static unsigned fetch(struct thread *thread, unsigned c, void **slots, unsigned 
     struct bin *bin = arena_bin(thread != NULL ? thread->arena : arena_choose(), c);
     unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
     if (UNLIKELY(got == 0)) {
-        depot_drain_surplus();
+        if (!(attention_get() & ATTENTION_ORPHANS)) { /* A young child shares pages: touch few. */
+            depot_drain_surplus();
+        }
         got = bin_refill(bin, slots, count, PAGES_IN_CHUNKS);
     }
     if (UNLIKELY(got == 0)) {

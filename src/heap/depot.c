@@ -138,13 +138,24 @@ static inline void account(struct depot *depot, unsigned size_class, size_t chan
     }
 }
 
-/* A holder that vanished in a fork takes what waited with it: nothing is owned twice. */
+/*
+ * The holder vanished in a fork.  The chain of those waiting is whole at every step (set_waiting) and
+ * stays; the others may hold what is in it as well, and are dropped.
+ */
+static COLD void repair(struct depot *depot, unsigned size_class) {
+    size_t count = 0;
+    for (struct magazine *m = depot->waiting; m != NULL; m = waiting_next(m)) {
+        count += waiting_count(m);
+    }
+    depot->leaving = depot->empty = NULL;
+    depot->fewest = 0;
+    account(depot, size_class, count - depot_count(size_class));
+}
+
 static inline struct depot *enter(unsigned size_class) {
     struct depot *depot = &g.depots[size_class];
     if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
-        depot->waiting = depot->leaving = depot->empty = NULL;
-        depot->fewest = 0;
-        account(depot, size_class, -depot_count(size_class));
+        repair(depot, size_class);
     }
     return depot;
 }
@@ -224,6 +235,15 @@ static inline void note_demand(size_t bytes) {
     }
 }
 
+/* Release, for the child of a fork: what the chain leads to was stored before. */
+static inline void set_waiting(struct depot *depot, struct magazine *first) {
+    __atomic_store_n(&depot->waiting, first, __ATOMIC_RELEASE);
+}
+
+static inline void set_next(struct magazine *magazine, struct magazine *next, unsigned count) {
+    __atomic_store_n(&magazine->next, (struct magazine *)pack(next, count), __ATOMIC_RELEASE);
+}
+
 /* Copies a small batch into the top magazine; false when it does not fit. */
 static bool top_up(struct depot *depot, const struct magazine *from, unsigned count) {
     struct magazine *top = depot->waiting;
@@ -231,7 +251,7 @@ static bool top_up(struct depot *depot, const struct magazine *from, unsigned co
         return false;
     }
     memcpy(top->slots + waiting_count(top), from->slots, count * sizeof(void *));
-    top->next = pack(waiting_next(top), waiting_count(top) + count);
+    set_next(top, waiting_next(top), waiting_count(top) + count);
     return true;
 }
 
@@ -252,8 +272,8 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
             bin_drain(size_class, magazine->slots, count);
             return magazine;
         }
-        magazine->next = pack(depot->waiting, count);
-        depot->waiting = magazine;
+        set_next(magazine, depot->waiting, count);
+        set_waiting(depot, magazine);
     }
     account(depot, size_class, count);
     lock_release(&depot->lock);
@@ -273,17 +293,17 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
     }
     unsigned there = waiting_count(top);
     if (count == 0 && there <= most) {
-        depot->waiting = waiting_next(top);
+        set_waiting(depot, waiting_next(top));
         push(&depot->empty, *magazine);
         *magazine = top;
         return there;
     }
     unsigned n = there < most ? there : most;
     /* Counted down first, so that a fork in between loses objects and duplicates none. */
-    top->next = pack(waiting_next(top), there - n);
+    set_next(top, waiting_next(top), there - n);
     memcpy((*magazine)->slots + count, top->slots + there - n, n * sizeof(void *));
     if (there == n) {
-        depot->waiting = waiting_next(top);
+        set_waiting(depot, waiting_next(top));
         push(&depot->empty, top);
     }
     return n;
