@@ -17,7 +17,7 @@ enum { SPINS = 100, LONGEST_WAIT_MS = 1000 };
 extern char __libc_single_threaded __attribute__((weak));
 
 static const char several_threads = 0;
-const char *lock_single_threaded = &several_threads;
+_Atomic(const char *) lock_single_threaded = &several_threads;
 
 void lock_init(void) {
     if (&__libc_single_threaded != NULL) {

@@ -57,10 +57,11 @@ static inline uint32_t lock_generation(void) {
  * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody
  * else can want the lock, and two atomic operations, the dearest part of a slow call, are saved.
  */
-extern const char *lock_single_threaded HIDDEN;
+extern _Atomic(const char *) lock_single_threaded HIDDEN;
 
 static inline bool lock_is_single_threaded(void) {
-    return *(const volatile char *)lock_single_threaded != 0;
+    const char *word = atomic_load_explicit(&lock_single_threaded, memory_order_relaxed);
+    return *(const volatile char *)word != 0;
 }
 
 /* The parts of acquire and release that few calls need. */

@@ -16,7 +16,7 @@ static const size_t map_bytes = (size_t)PIECE_BYTES * TABLE_LEAVES;
 /* What the map points to before start, and for ever in window mode: free may be the first call. */
 static _Atomic uint8_t zero_byte;
 
-_Atomic uint8_t *classmap = &zero_byte;
+_Atomic(_Atomic uint8_t *) classmap = &zero_byte;
 _Atomic uint32_t classmap_mask = 0;
 _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
 
@@ -24,7 +24,8 @@ void classmap_init(bool windowed) {
     void *map = windowed ? NULL : os_reserve_readable(map_bytes);
     if (map != NULL) {
         classmap = map;
-        atomic_store_explicit(&classmap_mask, UINT32_MAX, memory_order_relaxed);
+        /* Release: who sees the mask sees the map. */
+        atomic_store_explicit(&classmap_mask, UINT32_MAX, memory_order_release);
     }
 }
 

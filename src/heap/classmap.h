@@ -37,7 +37,7 @@ enum {
     LEAF_CHUNKS = 512,
 };
 
-extern _Atomic uint8_t *classmap HIDDEN;
+extern _Atomic(_Atomic uint8_t *) classmap HIDDEN;
 extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
 
 typedef _Atomic(struct chunk *) chunk_slot;
@@ -62,20 +62,27 @@ void classmap_enter(struct chunk *chunk);
 /* Writes the class byte of `count` granules from `address` on. */
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class);
 
-/* The mask may turn 0 meanwhile, so it is read once.  Compilers spend a register and an instruction
- * on an atomic load; on x86-64 it is the operand of the `and`. */
+/*
+ * The mask may change meanwhile, at the start of the process or when a limit comes, so it is read
+ * once, and before the map: a mask of 0 is right for every map.  Compilers spend a register and an
+ * instruction on an atomic load; on x86-64, where loads keep their order, it is the operand of the
+ * `and`.
+ */
 static inline uintptr_t classmap_index(uintptr_t address) {
     uintptr_t index = address >> LG_UNIT;
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-    __asm__("andl %1, %k0" : "+r"(index) : "m"(classmap_mask) : "cc"); /* clears the upper half */
+    /* It clears the upper half. */
+    __asm__ volatile("andl %1, %k0" : "+r"(index) : "m"(classmap_mask) : "cc", "memory");
     return index;
 #else
-    return index & atomic_load_explicit(&classmap_mask, memory_order_relaxed);
+    return index & atomic_load_explicit(&classmap_mask, memory_order_acquire);
 #endif
 }
 
 static inline uint8_t classmap_get(uintptr_t address) {
-    return atomic_load_explicit(&classmap[classmap_index(address)], memory_order_relaxed);
+    uintptr_t index = classmap_index(address);
+    _Atomic uint8_t *map = atomic_load_explicit(&classmap, memory_order_relaxed);
+    return atomic_load_explicit(&map[index], memory_order_relaxed);
 }
 
 static inline chunk_slot *classmap_leaf(uintptr_t address) {
