@@ -34,8 +34,8 @@ LEAST_TO_JUDGE = 3600.0
 MOST_DRIFT = 0.5  # percent of the mean, per hour
 MOST_GROWTH = 1.5  # last third over first third, in runs too short for a slope
 SHORT_RUN_MAPPINGS = 8
-SHORT_RUN_MEMORY = 8 * MEBIBYTE
 MEBIBYTE = 1 << 20
+SHORT_RUN_MEMORY = 8 * MEBIBYTE
 SEARCH_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 PYTHON_LOAD = """
