@@ -30,7 +30,7 @@
 #include "base/os.h"
 #include "heap/heap.h"
 
-enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, HEAP_BYTES = 16 << 20 };
+enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
 
 enum state { NONE, STARTING, AWAKE, ASLEEP };
 
@@ -57,12 +57,18 @@ static uint64_t tick(void) {
     return wait_ms;
 }
 
-static void sleep_until_rung(uint32_t seen) {
-    atomic_store(&g.state, ASLEEP);
-    if (pages_totals().dirty == 0) { /* Else somebody gave pages back and saw us awake. */
-        os_wait(&g.bell, seen);
+static void sleep_until_rung(uint32_t seen, uint64_t most_ms) {
+    size_t dirty = pages_totals().dirty;
+    atomic_exchange(&g.state, ASLEEP);
+    if (pages_totals().dirty > dirty) { /* Somebody gave pages back and saw us awake. */
+        most_ms = 1;
     }
-    atomic_store(&g.state, AWAKE);
+    if (most_ms == UINT64_MAX) {
+        os_wait(&g.bell, seen);
+    } else {
+        os_wait_ms(&g.bell, seen, most_ms);
+    }
+    atomic_exchange(&g.state, AWAKE);
 }
 
 static void *run(void *unused) {
@@ -72,11 +78,15 @@ static void *run(void *unused) {
     tls.dead = 1;
     pthread_setname_np(pthread_self(), "tally");
     dirty_has_background = true;
-    while (is_wanted()) {
-        uint32_t seen = atomic_load_explicit(&g.bell, memory_order_acquire);
+    for (;;) {
+        /* Before the question: a thread that ends after it rings. */
+        uint32_t seen = atomic_load(&g.bell);
+        if (!is_wanted()) {
+            break;
+        }
         uint64_t wait_ms = tick();
-        if (wait_ms == UINT64_MAX) {
-            sleep_until_rung(seen);
+        if (wait_ms > LONG_WAIT_MS) {
+            sleep_until_rung(seen, wait_ms);
         } else {
             os_wait_ms(&g.bell, seen, wait_ms);
         }
@@ -86,6 +96,9 @@ static void *run(void *unused) {
     pages_purge_all();
     thread_mark_inside(false);
     atomic_store(&g.state, NONE);
+    if (is_wanted()) { /* A thread came meanwhile, and saw that we were there. */
+        attention_raise(ATTENTION_GROWN);
+    }
     return NULL;
 }
 

@@ -7,8 +7,8 @@
  * has by then.  What needs libc (the key whose destructor tells us of a thread's end) is asked for
  * after the heap works and outside of it, because libc may allocate for it.
  *
- * No lock is taken for a fork, and usually no handler runs: the child's first slow call finds the
- * attention word empty.  From then on locks that others held at that moment are void (lock.h), what
+ * No lock is taken for a fork, and nothing runs before it: the child's first slow call, or a handler
+ * in the child, finds the attention word empty.  From then on locks that others held at that moment are void (lock.h), what
  * they guard is repaired by the next who wants it, and the caches of the threads that vanished are
  * recovered step by step.
  *
@@ -55,7 +55,9 @@ static void thread_ends(void *rounds) {
         thread_exit();
         life_leave();
     }
-    atomic_fetch_sub_explicit(&g.threads, 1, memory_order_relaxed);
+    size_t threads = life_thread_count();
+    while (threads > 0 && !atomic_compare_exchange_weak(&g.threads, &threads, threads - 1)) {
+    }
     background_thread_ended();
 }
 
@@ -72,8 +74,9 @@ COLD void life_register_thread(void) {
     } else if (state == KEY_MADE && pthread_setspecific(g.key, (void *)1) == 0) {
         atomic_fetch_add_explicit(&g.threads, 1, memory_order_relaxed);
         attention_raise(ATTENTION_GROWN);
-    } else if (!os_is_first_thread()) {
-        tls.dead = 1;
+    } else if (!os_is_first_thread() && life_enter()) {
+        thread_exit();
+        life_leave();
     }
     errno = saved;
 }
@@ -91,14 +94,28 @@ static void process_ends(void) {
     }
 }
 
+/*
+ * In the child of a fork that runs handlers.  Its first slow call would do the same; but a child may
+ * leave all slow calls to threads it starts, which have to wait for this.
+ */
+static void look_around(void) {
+    if (life_enter()) {
+        life_leave();
+    }
+}
+
+/* Where the kernel wipes no pages. */
+static void forget_and_look_around(void) {
+    attention_forget();
+    look_around();
+}
+
 /* What libc is asked for, once the heap can serve libc's own allocations. */
 static void settle_with_libc(bool sees_forks) {
     int saved = errno;
     bool made = pthread_key_create(&g.key, thread_ends) == 0;
     atomic_store_explicit(&g.key_state, made ? KEY_MADE : KEY_REFUSED, memory_order_release);
-    if (!sees_forks) {
-        pthread_atfork(NULL, NULL, attention_forget);
-    }
+    pthread_atfork(NULL, NULL, sees_forks ? look_around : forget_and_look_around);
     if (opt.stats_print) {
         atexit(process_ends);
     }
@@ -199,12 +216,13 @@ COLD void life_attend(void) {
         attention_take(ATTENTION_BACKGROUND);
         background_wake();
     }
+}
+
+/* The program is called here and not at the end of a free, for the same reason. */
+COLD void life_attend_growth(void) {
     if (attention_take(ATTENTION_SOFT_LIMIT)) {
         attend_to_soft_limit();
     }
-}
-
-COLD void life_attend_growth(void) {
     if (attention_take(ATTENTION_GROWN)) {
         background_consider();
     }
@@ -216,8 +234,6 @@ COLD void life_attend_growth(void) {
  * first malloc from coming out of pthread_key_create or atexit, whose locks we would then want too.
  */
 __attribute__((constructor(101))) static void start_early(void) {
-    if (life_enter()) {
-        life_leave();
-    }
+    look_around();
 }
 #endif

@@ -247,7 +247,8 @@ static void *resize(const struct heap_object *object, size_t size) {
         return NULL;
     }
     void *resized = heap_resize(object, size) ? here : heap_move(object, size);
-    life_leave();
+    life_leave_alloc();
+    life_greet_thread();
     return resized;
 }
 

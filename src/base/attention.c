@@ -2,16 +2,15 @@
  *
  * attention.c - the word of attention.h, and how a fork is noticed.
  *
- * Several threads of a child may find the word empty at once, if the child started them before its
- * first slow call.  One of them renews the locks; the others wait for that, a few instructions.
+ * Several threads of a child may find the page empty at once, if the child started them before its
+ * first slow call.  Each proposes a new generation and then the word; the first wins, and no state
+ * in between can be seen that is neither old nor new.
  */
 #include "base/attention.h"
 
 #include "base/os.h"
 
 enum { GENERATION_STEP = 4 }; /* lock.h keeps two bits below it */
-
-static const uint32_t noticing = ~(uint32_t)ATTENTION_CALM;
 
 struct attention_page attention_page = {.word = 0};
 
@@ -43,26 +42,28 @@ bool attention_notice_fork(void) {
     if (!is_started) {
         return false;
     }
+    uint32_t next = atomic_fetch_add(&generation, GENERATION_STEP) + GENERATION_STEP;
     uint32_t wiped = 0;
-    if (atomic_compare_exchange_strong_explicit(&attention_page.word, &wiped, noticing,
-                                                memory_order_acquire, memory_order_relaxed)) {
-        generation += GENERATION_STEP;
-        atomic_store_explicit(&attention_page.generation, generation, memory_order_relaxed);
-        /* Release: who sees the bit sees the new generation. */
-        atomic_store_explicit(&attention_page.word, ATTENTION_CALM | ATTENTION_FORKED,
-                              memory_order_release);
-    }
-    while (attention_get() == noticing) {
-    }
+    atomic_compare_exchange_strong(&attention_page.generation, &wiped, next);
+    wiped = 0;
+    /* Release: who sees the bit sees a generation. */
+    atomic_compare_exchange_strong_explicit(&attention_page.word, &wiped,
+                                            ATTENTION_CALM | ATTENTION_FORKED, memory_order_release,
+                                            memory_order_relaxed);
     return true;
 }
 
 void attention_raise(enum attention bit) {
-    if ((attention_get() & bit) == 0) {
-        atomic_fetch_or_explicit(&attention_page.word, bit, memory_order_relaxed);
+    uint32_t word = attention_get();
+    /* 0: a handler forked, and its child has not looked yet; or the heap is just being made. */
+    if (word == 0 && !attention_notice_fork()) {
+        return;
+    }
+    if ((word & bit) == 0) {
+        atomic_fetch_or(&attention_page.word, bit);
     }
 }
 
 uint32_t attention_take(uint32_t bits) {
-    return atomic_fetch_and_explicit(&attention_page.word, ~bits, memory_order_acquire) & bits;
+    return atomic_fetch_and(&attention_page.word, ~bits) & bits;
 }

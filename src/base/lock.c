@@ -74,9 +74,10 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
         }
         if (spins < SPINS) {
             relax();
-        } else if (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
-                                              &lock->word, &word, word | LOCK_WAITERS,
-                                              memory_order_relaxed, memory_order_relaxed)) {
+        } else if (word & LOCK_LOCKED && /* else somebody was quicker, and may be gone again */
+                   (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
+                                               &lock->word, &word, word | LOCK_WAITERS,
+                                               memory_order_relaxed, memory_order_relaxed))) {
             os_wait_ms(&lock->word, word | LOCK_WAITERS, LONGEST_WAIT_MS);
             /* Others may sleep as well: keep the mark, a wake too many is harmless. */
             keep = LOCK_WAITERS;

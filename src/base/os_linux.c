@@ -106,7 +106,7 @@ static uint32_t count_cpus(void) {
 }
 
 bool os_address_space_is_limited(void) {
-    struct rlimit limit;
+    struct rlimit limit = {0};
     long failed = raw_call(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)&limit, 0, 0);
     return failed == 0 && limit.rlim_cur != RLIM_INFINITY;
 }

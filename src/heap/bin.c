@@ -211,6 +211,10 @@ void bin_note_slow_free(struct span *slab, uintptr_t address) {
 
 void bin_trim(struct bin *bin) {
     enter(bin);
+    if (bin->nempty == 0) {
+        lock_release(&bin->lock);
+        return;
+    }
     /* Walk the set by taking it apart; there are few slabs in it, and this is a rare call. */
     struct pairing_node *all = bin->slabs;
     bin->slabs = NULL;

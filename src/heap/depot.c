@@ -142,20 +142,25 @@ static inline void account(struct depot *depot, unsigned size_class, size_t chan
  * The holder vanished in a fork.  The chain of those waiting is whole at every step (set_waiting) and
  * stays; the others may hold what is in it as well, and are dropped.
  */
-static COLD void repair(struct depot *depot, unsigned size_class) {
+static COLD void repair(struct depot *depot) {
     size_t count = 0;
     for (struct magazine *m = depot->waiting; m != NULL; m = waiting_next(m)) {
         count += waiting_count(m);
     }
     depot->leaving = depot->empty = NULL;
     depot->fewest = 0;
-    account(depot, size_class, count - depot_count(size_class));
+    atomic_store_explicit(&depot->count, count, memory_order_relaxed);
+    size_t bytes = 0; /* The sum may have missed what the holder was doing. */
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bytes += bytes_of(c, depot_count(c));
+    }
+    atomic_store_explicit(&g.bytes, bytes, memory_order_relaxed);
 }
 
 static inline struct depot *enter(unsigned size_class) {
     struct depot *depot = &g.depots[size_class];
     if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
-        repair(depot, size_class);
+        repair(depot);
     }
     return depot;
 }

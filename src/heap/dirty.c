@@ -363,6 +363,14 @@ bool dirty_purge_some(size_t used) {
     return purge_piece(CHUNK_MUZZY, muzzy, CAUSE_TIME);
 }
 
+size_t dirty_purge_piece(void) {
+    size_t before = read_sum(&g.purged_units);
+    if (purge(CHUNK_DIRTY, PIECE_UNITS, CAUSE_WISH) == 0) {
+        purge(CHUNK_MUZZY, PIECE_UNITS, CAUSE_WISH);
+    }
+    return read_sum(&g.purged_units) - before;
+}
+
 size_t dirty_purge_all(void) {
     size_t before = read_sum(&g.purged_units);
     purge(CHUNK_DIRTY, SIZE_MAX, CAUSE_WISH);

@@ -57,6 +57,9 @@ uint64_t dirty_wait_ms(void);
 /* Gives back everything that is kept; units that went. */
 size_t dirty_purge_all(void);
 
+/* The same for a part of it, as much as others can wait for; 0 when nothing is left to do. */
+size_t dirty_purge_piece(void);
+
 /* Forgets the queues and the sums; every chunk is added again afterwards by dirty_add_again. */
 void dirty_reset(void);
 

@@ -29,6 +29,7 @@
 #include "base/os.h"
 #include "heap/meta.h"
 #include "heap/pages.h"
+#include "heap/thread.h"
 
 enum { PROBE_BYTES = 64 << 20 };
 static const size_t no_limit = SIZE_MAX;
@@ -103,10 +104,12 @@ static void enter(void) {
 }
 
 void limit_tell_program(void) {
+    thread_mark_inside(true);
     enter();
     limit_callback *callback = g.callback;
     void *context = g.context;
     lock_release(&g.lock);
+    thread_mark_inside(false);
     if (callback != NULL && !is_telling) {
         is_telling = true;
         callback(limit_held(), context);

@@ -378,9 +378,16 @@ uint64_t pages_tick(void) {
     return wait_ms;
 }
 
+/* No more than was there at first: others may be freeing all the time. */
 size_t pages_purge_all(void) {
+    struct dirty_totals first = dirty_totals();
+    size_t units = 0;
+    size_t piece;
     enter();
-    size_t units = dirty_purge_all();
+    while ((piece = dirty_purge_piece()) > 0 && (units += piece) < first.dirty + first.muzzy) {
+        lock_release(&g.lock);
+        enter();
+    }
     leave();
     return units * UNIT_BYTES;
 }

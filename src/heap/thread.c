@@ -228,11 +228,12 @@ void thread_forked(void) {
     while (*end != NULL) { /* Empty, unless this child was forked before all were recovered. */
         end = &(*end)->next;
     }
-    *end = g.all;
-    if (g.all != NULL) {
-        g.all->link = end;
+    struct thread *others = g.all;
+    g.all = NULL; /* First, so that no heap is ever in both lists. */
+    *(struct thread *volatile *)end = others;
+    if (others != NULL) {
+        others->link = end;
     }
-    g.all = NULL;
     if (tls.self != NULL) {
         push(&g.all, tls.self);
     }
