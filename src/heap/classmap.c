@@ -19,6 +19,8 @@ static _Atomic uint8_t zero_byte;
 _Atomic(_Atomic uint8_t *) classmap = &zero_byte;
 _Atomic uint32_t classmap_mask = 0;
 _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
+_Atomic uint32_t classmap_first_leaf = TABLE_LEAVES;
+_Atomic uint32_t classmap_last_leaf = 0;
 
 void classmap_init(bool windowed) {
     void *map = windowed ? NULL : os_reserve_readable(map_bytes);
@@ -75,6 +77,15 @@ static bool uses_first_byte(uintptr_t base) {
     return (uint32_t)(base >> LG_UNIT) == 0;
 }
 
+static void widen_leaf_range(uint32_t leaf) {
+    if (leaf < classmap_first_leaf) {
+        classmap_first_leaf = leaf;
+    }
+    if (leaf > classmap_last_leaf) {
+        classmap_last_leaf = leaf;
+    }
+}
+
 bool classmap_cover(uintptr_t base) {
     if (base >> ADDRESS_BITS != 0 || uses_first_byte(base)) {
         return false;
@@ -92,7 +103,8 @@ bool classmap_cover(uintptr_t base) {
     if (leaf == NULL) {
         return false;
     }
-    /* Release: readers must find the leaf zeroed. */
+    widen_leaf_range((uint32_t)(entry - classmap_leaves));
+    /* Release: readers must find the leaf zeroed, and in the range. */
     atomic_store_explicit(entry, leaf, memory_order_release);
     return true;
 }

@@ -42,6 +42,8 @@ extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
 
 typedef _Atomic(struct chunk *) chunk_slot;
 extern _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES] HIDDEN;
+/* All leaves lie in this range: a walk need not look at the other ten thousands. */
+extern _Atomic uint32_t classmap_first_leaf HIDDEN, classmap_last_leaf HIDDEN;
 
 void classmap_init(bool windowed);
 

@@ -414,7 +414,7 @@ struct pages_totals pages_totals(void) {
 /* ---------------------------------------------------------------- walking, verifying, repairing */
 
 static void for_each_chunk(void (*visit)(struct chunk *chunk, void *context), void *context) {
-    for (size_t i = 0; i < TABLE_LEAVES; i++) {
+    for (size_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
         chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
         for (size_t k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
             struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);

@@ -3,27 +3,28 @@
  * model_attention.c - the threads of a forked child find out, at the same time, that they are in
  * one.
  *
- * The kernel has emptied the attention word (base/attention.c).  Whoever finds it 0 first makes the
- * locks of vanished threads void by raising the generation, and then writes the word; whoever else
- * finds it 0, or finds that work going on, waits for it.  The generation must be raised once, and
- * nobody may take a lock while it has the old generation in hand, because a lock that a vanished
- * thread held would then be waited for, or a repaired one be repaired again.
+ * The kernel has emptied the attention page (base/attention.c).  Whoever finds the word 0 draws a new
+ * generation, which makes the locks of vanished threads void, proposes it, and then proposes the
+ * word; of several, the first to propose wins.  All must use one generation, and a new one: with two
+ * in use, a lock that one thread holds would be void to another.
  *
  * Then the bits: handlers and threads raise them, and one who finds a bit takes it and does the
- * work.  No work is left undone.
+ * work.  No work is left undone, also when a bit is raised while others still notice the fork.
  */
 #include "explore.h"
 
-enum cell { WORD, GENERATION, TODO_LIST, DONE };
+/* PAGE_... is what the kernel emptied; DRAWN is kept; FIRST_USED only says what was used so far. */
+enum cell { PAGE_WORD, PAGE_GENERATION, DRAWN, FIRST_USED, TODO_LIST, DONE };
 
-enum { CALM = 1, FORKED = 2, WORK = 4, NOTICING = 254 };
+enum { CALM = 1, FORKED = 2, WORK = 4 };
+enum { GENERATION_OF_PARENT = 1 };
+enum { NOTICERS = 3, WORKERS = 2 }; /* one has no work to add */
 
 enum step {
     LOAD,
-    NOTICE,
-    RAISE_GENERATION,
-    WRITE_WORD,
-    WAIT,
+    DRAW_GENERATION,
+    PROPOSE_GENERATION,
+    PROPOSE_WORD,
     USE,
     ADD_WORK,
     LOOK_AT_BIT,
@@ -36,65 +37,75 @@ enum step {
 
 enum mutant {
     NONE,
-    NOTICED_BY_STORE,
-    NO_WAITING,
+    GENERATION_IS_NOT_NEW,
+    GENERATION_BY_STORE,
+    WORD_BY_STORE,
     WORD_BEFORE_GENERATION,
-    WORD_IS_RELAXED,
     WORK_BEFORE_TAKING
 };
 
 static void begin(struct world *world) {
-    (void)world;
+    world->cell[DRAWN] = GENERATION_OF_PARENT;
 }
 
-static enum outcome notice(struct world *world, unsigned a) {
+static enum outcome draw_generation(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (!can_modify(world, a, WORD)) {
+    if (!can_modify(world, a, DRAWN)) {
         return WAITS;
     }
-    if (explore_mutant == NOTICED_BY_STORE) {
-        world->cell[WORD] = NOTICING;
-        me->at = RAISE_GENERATION;
-    } else {
-        me->at = compare_and_swap(world, WORD, 0, NOTICING) ? RAISE_GENERATION : WAIT;
-    }
-    if (me->at == RAISE_GENERATION && explore_mutant == WORD_BEFORE_GENERATION) {
-        me->at = WRITE_WORD;
-    }
+    world->cell[DRAWN] += explore_mutant != GENERATION_IS_NOT_NEW;
+    me->r[0] = world->cell[DRAWN];
+    me->at = explore_mutant == WORD_BEFORE_GENERATION ? PROPOSE_WORD : PROPOSE_GENERATION;
     return STEPPED;
 }
 
-static void write_word(struct world *world, unsigned a) {
+static enum outcome propose_generation(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (explore_mutant == WORD_IS_RELAXED) {
-        store(world, a, WORD, CALM | FORKED);
-    } else {
-        store_release(world, a, WORD, CALM | FORKED);
-    }
-    me->at = explore_mutant == WORD_BEFORE_GENERATION ? RAISE_GENERATION : WAIT;
-}
-
-static enum outcome wait_for_it(struct world *world, unsigned a) {
-    if (load(world, a, WORD) == NOTICING && explore_mutant != NO_WAITING) {
+    if (!can_modify(world, a, PAGE_GENERATION)) {
         return WAITS;
     }
-    world->actor[a].at = USE;
+    if (explore_mutant == GENERATION_BY_STORE) {
+        world->cell[PAGE_GENERATION] = me->r[0];
+    } else {
+        compare_and_swap(world, PAGE_GENERATION, 0, me->r[0]);
+    }
+    me->at = explore_mutant == WORD_BEFORE_GENERATION ? USE : PROPOSE_WORD;
+    return STEPPED;
+}
+
+static enum outcome propose_word(struct world *world, unsigned a) {
+    struct actor *me = &world->actor[a];
+    if (!can_modify(world, a, PAGE_WORD)) {
+        return WAITS;
+    }
+    if (explore_mutant == WORD_BY_STORE) {
+        world->cell[PAGE_WORD] = CALM | FORKED;
+    } else {
+        compare_and_swap(world, PAGE_WORD, 0, CALM | FORKED);
+    }
+    me->at = explore_mutant == WORD_BEFORE_GENERATION ? PROPOSE_GENERATION : USE;
     return STEPPED;
 }
 
 static void use_locks(struct world *world, unsigned a) {
-    bool the_generation_was_raised_once = load(world, a, GENERATION) == 1;
-    expect(the_generation_was_raised_once);
-    world->actor[a].at = ADD_WORK;
+    uint8_t generation = load(world, a, PAGE_GENERATION);
+    bool the_generation_is_new = generation > GENERATION_OF_PARENT;
+    expect(the_generation_is_new);
+    if (world->cell[FIRST_USED] == 0) {
+        world->cell[FIRST_USED] = generation;
+    }
+    bool all_use_one_generation = world->cell[FIRST_USED] == generation;
+    expect(all_use_one_generation);
+    world->actor[a].at = a < WORKERS ? ADD_WORK : ATTEND;
 }
 
 /* attention_raise: the bit is set only where it is not. */
 static enum outcome set_bit(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (!can_modify(world, a, WORD)) {
+    if (!can_modify(world, a, PAGE_WORD)) {
         return WAITS;
     }
-    world->cell[WORD] |= WORK;
+    world->cell[PAGE_WORD] |= WORK;
     me->at = ATTEND;
     return STEPPED;
 }
@@ -102,10 +113,10 @@ static enum outcome set_bit(struct world *world, unsigned a) {
 /* At the end of its own slow call each looks whether something was left to do. */
 static enum outcome take_bit(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (!can_modify(world, a, WORD)) {
+    if (!can_modify(world, a, PAGE_WORD)) {
         return WAITS;
     }
-    world->cell[WORD] &= (uint8_t)~WORK;
+    world->cell[PAGE_WORD] &= (uint8_t)~WORK;
     me->at = explore_mutant == WORK_BEFORE_TAKING ? FINISHED : DO_WORK;
     return STEPPED;
 }
@@ -126,22 +137,15 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
         return NO_CHOICE;
     }
     switch (me->at) {
-    case LOAD: {
-        unsigned word = load(world, a, WORD);
-        me->at = word == 0 ? NOTICE : word == NOTICING ? WAIT : USE;
+    case LOAD:
+        me->at = load(world, a, PAGE_WORD) == 0 ? DRAW_GENERATION : USE;
         return STEPPED;
-    }
-    case NOTICE:
-        return notice(world, a);
-    case RAISE_GENERATION:
-        store(world, a, GENERATION, load(world, a, GENERATION) + 1u);
-        me->at = explore_mutant == WORD_BEFORE_GENERATION ? WAIT : WRITE_WORD;
-        return STEPPED;
-    case WRITE_WORD:
-        write_word(world, a);
-        return STEPPED;
-    case WAIT:
-        return wait_for_it(world, a);
+    case DRAW_GENERATION:
+        return draw_generation(world, a);
+    case PROPOSE_GENERATION:
+        return propose_generation(world, a);
+    case PROPOSE_WORD:
+        return propose_word(world, a);
     case USE:
         use_locks(world, a);
         return STEPPED;
@@ -153,12 +157,12 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
         me->at = LOOK_AT_BIT;
         return STEPPED;
     case LOOK_AT_BIT:
-        me->at = load(world, a, WORD) & WORK ? ATTEND : SET_BIT;
+        me->at = load(world, a, PAGE_WORD) & WORK ? ATTEND : SET_BIT;
         return STEPPED;
     case SET_BIT:
         return set_bit(world, a);
     case ATTEND: {
-        bool left = load(world, a, WORD) & WORK;
+        bool left = load(world, a, PAGE_WORD) & WORK;
         me->at = !left ? FINISHED : explore_mutant == WORK_BEFORE_TAKING ? DO_WORK : TAKE_BIT;
         return STEPPED;
     }
@@ -172,28 +176,27 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
 }
 
 static void at_end(const struct world *world) {
-    for (unsigned a = 0; a < 3; a++) {
+    for (unsigned a = 0; a < NOTICERS; a++) {
         bool nobody_waits_for_ever = world->actor[a].at == FINISHED;
         expect(nobody_waits_for_ever);
     }
-    bool no_work_is_left = world->cell[DONE] == 3 && world->cell[TODO_LIST] == 0;
+    bool no_work_is_left = world->cell[DONE] == WORKERS && world->cell[TODO_LIST] == 0;
     expect(no_work_is_left);
 }
 
 static const struct protocol attention = {
-    .name = "attention", .actors = 3, .begin = begin, .step = step, .at_end = at_end};
+    .name = "attention", .actors = NOTICERS, .begin = begin, .step = step, .at_end = at_end};
 
-TEST(fork_is_noticed_once_and_no_work_is_left) {
+TEST(all_use_one_new_generation_and_no_work_is_left) {
     check_holds(&attention, MEMORY_SC);
     check_holds(&attention, MEMORY_TSO);
     check_holds(&attention, MEMORY_WEAK);
 }
 
 TEST(attention_without_one_of_its_parts_breaks) {
-    static const char once[] = "the_generation_was_raised_once";
-    check_breaks(&attention, MEMORY_SC, NOTICED_BY_STORE, once);
-    check_breaks(&attention, MEMORY_SC, NO_WAITING, once);
-    check_breaks(&attention, MEMORY_SC, WORD_BEFORE_GENERATION, once);
-    check_breaks(&attention, MEMORY_WEAK, WORD_IS_RELAXED, once);
+    check_breaks(&attention, MEMORY_SC, GENERATION_IS_NOT_NEW, "the_generation_is_new");
+    check_breaks(&attention, MEMORY_SC, GENERATION_BY_STORE, "all_use_one_generation");
+    check_breaks(&attention, MEMORY_SC, WORD_BY_STORE, "no_work_is_left");
+    check_breaks(&attention, MEMORY_SC, WORD_BEFORE_GENERATION, "the_generation_is_new");
     check_breaks(&attention, MEMORY_SC, WORK_BEFORE_TAKING, "no_work_is_left");
 }
