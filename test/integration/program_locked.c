@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "proc.h"
+
 enum { MEBIBYTE = 1 << 20, HEAP_MIB = 64, BLOCK = 20000, CANNOT_LOCK = 3 };
 enum { BLOCKS = HEAP_MIB * MEBIBYTE / BLOCK };
 
@@ -36,21 +38,8 @@ static void expect(int condition, const char *what) {
     }
 }
 
-/* A value of /proc, in MiB; the kernel writes kB. */
-static long mebibytes_of(const char *path, const char *name) {
-    static char text[1 << 14];
-    int fd = open(path, O_RDONLY);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    expect(n > 0, path);
-    close(fd);
-    text[n] = '\0';
-    const char *line = strstr(text, name);
-    expect(line != NULL, name);
-    return strtol(line + strlen(name), NULL, 10) / 1024;
-}
-
 static long resident(void) {
-    return mebibytes_of("/proc/self/smaps_rollup", "\nAnonymous:");
+    return (long)proc_mebibytes("/proc/self/smaps_rollup", "\nAnonymous:");
 }
 
 static long milliseconds(void) {
@@ -102,14 +91,14 @@ static void lock_memory(int flags) {
         exit(CANNOT_LOCK);
     }
     long resident_before = resident();
-    long tables = mebibytes_of("/proc/self/status", "\nVmPTE:");
+    long tables = (long)proc_mebibytes("/proc/self/status", "\nVmPTE:");
     long start = milliseconds();
     expect(mlockall(flags) == 0, "mlockall");
     long taken = milliseconds() - start;
     fill_heap();
     printf("%ld %ld %ld %ld\n", resident() - resident_before - HEAP_MIB,
-           mebibytes_of("/proc/self/status", "\nVmLck:"),
-           mebibytes_of("/proc/self/status", "\nVmPTE:") - tables, taken);
+           (long)proc_mebibytes("/proc/self/status", "\nVmLck:"),
+           (long)proc_mebibytes("/proc/self/status", "\nVmPTE:") - tables, taken);
     for (int round = 0; round < 3; round++) {
         free_heap();
         check_zeros();

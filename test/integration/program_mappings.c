@@ -25,6 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "proc.h"
+
 enum { PAGE = 4096, KEPT_ERRNO = 4242 };
 
 static void expect(int condition, const char *what) {
@@ -49,19 +51,6 @@ static size_t count_lines(const char *path) {
     return lines;
 }
 
-/* A value of /proc, in MiB; the kernel writes kB. */
-static size_t mebibytes_of(const char *path, const char *name) {
-    static char text[1 << 14];
-    int fd = open(path, O_RDONLY);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    expect(n > 0, path);
-    close(fd);
-    text[n] = '\0';
-    const char *line = strstr(text, name);
-    expect(line != NULL, name);
-    return strtoul(line + strlen(name), NULL, 10) / 1024;
-}
-
 static void be_sparse(size_t total, size_t block_bytes) {
     size_t count = total / block_bytes;
     char **blocks = malloc(count * sizeof *blocks);
@@ -72,8 +61,8 @@ static void be_sparse(size_t total, size_t block_bytes) {
         blocks[i][block_bytes / 2] = (char)i;
     }
     printf("%zu %zu %zu\n", count_lines("/proc/self/maps"),
-           mebibytes_of("/proc/self/smaps_rollup", "\nAnonymous:"),
-           mebibytes_of("/proc/self/status", "\nVmPTE:"));
+           proc_mebibytes("/proc/self/smaps_rollup", "\nAnonymous:"),
+           proc_mebibytes("/proc/self/status", "\nVmPTE:"));
     for (size_t i = 0; i < count; i++) {
         expect(blocks[i][block_bytes / 2] == (char)i, "a block keeps its contents");
         free(blocks[i]);

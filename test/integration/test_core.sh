@@ -16,7 +16,7 @@ esac
 (ulimit -c unlimited) 2>/dev/null || skip "core files are not allowed here (ulimit -c)"
 prove_preload
 "$compiler" -O1 -g -fno-builtin -o "$scratch/program" \
-    "$here/test/integration/program_locked.c" || fail "program_locked.c does not compile"
+    -I "$here/test/lib" "$here/test/integration/program_locked.c" || fail "program_locked.c does not compile"
 
 mkdir "$scratch/cores"
 (

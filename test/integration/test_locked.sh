@@ -20,7 +20,7 @@ command -v "$compiler" >/dev/null || skip "there is no C compiler"
 need timeout
 prove_preload
 "$compiler" -O1 -g -fno-builtin -o "$scratch/program" \
-    "$here/test/integration/program_locked.c" || fail "program_locked.c does not compile"
+    -I "$here/test/lib" "$here/test/integration/program_locked.c" || fail "program_locked.c does not compile"
 
 for flags in future current both; do
     under_libc timeout $patience env LD_PRELOAD="$library" "$scratch/program" $flags \

@@ -19,7 +19,7 @@ command -v "$compiler" >/dev/null || skip "there is no C compiler"
 need timeout
 prove_preload
 "$compiler" -O1 -g -fno-builtin -o "$scratch/program" \
-    "$here/test/integration/program_mappings.c" -ldl || fail "program_mappings.c does not compile"
+    -I "$here/test/lib" "$here/test/integration/program_mappings.c" -ldl || fail "program_mappings.c does not compile"
 
 # run ARGUMENTS...: under the library; the last line is in $answer.
 run() {
