@@ -99,7 +99,7 @@ def wait_until_mapped(pid, library):
 class Soak:
     def __init__(self, build, scratch):
         self.library = os.path.realpath(os.path.join(build, "libtally.so"))
-        self.load = os.path.join(build, "soak_load")
+        self.load = os.path.realpath(os.path.join(build, "soak_load"))
         self.scratch = scratch
         self.subjects = []
 
