@@ -27,6 +27,7 @@ enum attention {
     ATTENTION_BACKGROUND = 16, /* there is work for the background thread */
     ATTENTION_SOFT_LIMIT = 32, /* the heap has grown over its soft limit */
     ATTENTION_GROWN = 64,      /* heap or threads have become more: is a background thread due? */
+    ATTENTION_INTERVAL = 128,  /* statistics are to be printed now and then; stays set */
 };
 
 #if defined(__x86_64__)

@@ -28,6 +28,13 @@
 /* Build flavours are enum constants and not #if, so that all code is always compiled. */
 enum { DEBUG = DEBUG_BUILD, CHECKED = TALLY_CHECK };
 
+/* The help of a table's row is for the tools that print the manual: in every program it would only be
+ * one more page. */
+#ifndef TALLY_HELP
+#define TALLY_HELP 0
+#endif
+#define HELP(text) (TALLY_HELP ? (text) : NULL)
+
 enum { CACHE_LINE = 64 };
 
 static inline uintptr_t align_down(uintptr_t value, uintptr_t power_of_two) {

@@ -60,16 +60,55 @@ static bool try_to_take(struct lock *lock, uint32_t word, uint32_t keep, enum lo
     *found = !current && word & LOCK_LOCKED ? LOCK_ABANDONED : LOCK_SOUND;
     uint32_t taken = (current ? word : now) | LOCK_LOCKED | keep;
     /* Acquire pairs with the release of the last holder. */
-    return atomic_compare_exchange_strong_explicit(&lock->word, &word, taken, memory_order_acquire,
-                                                   memory_order_relaxed);
+    bool done = atomic_compare_exchange_strong_explicit(&lock->word, &word, taken,
+                                                        memory_order_acquire, memory_order_relaxed);
+    if (done && !current) {
+        atomic_store_explicit(&lock->sleepers, 0, memory_order_relaxed); /* They are gone. */
+    }
+    return done;
+}
+
+/* One who sleeps for the lock. */
+struct sleep {
+    uint64_t since_ns; /* 0: it never slept */
+    uint32_t sleepers; /* with it */
+};
+
+static void begin_sleep(struct lock *lock, struct sleep *sleep) {
+    if (sleep->since_ns == 0) {
+        sleep->since_ns = os_now_ns();
+        sleep->sleepers = atomic_fetch_add_explicit(&lock->sleepers, 1, memory_order_relaxed) + 1;
+    }
+}
+
+/* The holder counts what it took to get the lock. */
+static void count_contention(struct lock *lock, const struct sleep *sleep) {
+    if (sleep->since_ns == 0) {
+        count_add(&lock->spun, 1);
+        return;
+    }
+    if (atomic_load_explicit(&lock->sleepers, memory_order_relaxed) > 0) {
+        atomic_fetch_sub_explicit(&lock->sleepers, 1, memory_order_relaxed);
+    }
+    uint64_t ns = os_now_ns() - sleep->since_ns;
+    count_add(&lock->slept, 1);
+    count_add(&lock->slept_ns, ns);
+    count_set(&lock->longest_ns, max_size(lock->longest_ns, ns));
+    if (sleep->sleepers > lock->most_sleepers) {
+        __atomic_store_n(&lock->most_sleepers, sleep->sleepers, __ATOMIC_RELAXED);
+    }
 }
 
 COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
     enum lock_found found;
     uint32_t keep = 0;
+    struct sleep sleep = {0};
     for (unsigned spins = 0;; spins++) {
         uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
         if (try_to_take(lock, word, keep, &found)) {
+            if (spins > 0) {
+                count_contention(lock, &sleep);
+            }
             return found;
         }
         if (spins < SPINS) {
@@ -78,6 +117,7 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
                    (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
                                                &lock->word, &word, word | LOCK_WAITERS,
                                                memory_order_relaxed, memory_order_relaxed))) {
+            begin_sleep(lock, &sleep);
             os_wait_ms(&lock->word, word | LOCK_WAITERS, LONGEST_WAIT_MS);
             /* Others may sleep as well: keep the mark, a wake too many is harmless. */
             keep = LOCK_WAITERS;
@@ -87,4 +127,43 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
 
 COLD void lock_wake(struct lock *lock) {
     os_wake(&lock->word);
+}
+
+/* ---------------------------------------------------------------- counts */
+
+struct lock_counts lock_read_counts(const struct lock *lock) {
+    return (struct lock_counts){
+        .taken = count_read(&lock->taken),
+        .spun = count_read(&lock->spun),
+        .slept = count_read(&lock->slept),
+        .slept_ns = count_read(&lock->slept_ns),
+        .longest_ns = count_read(&lock->longest_ns),
+        .most_sleepers = __atomic_load_n(&lock->most_sleepers, __ATOMIC_RELAXED),
+    };
+}
+
+/* Releases a lock as if its holder had vanished: the next one is told to repair. */
+static COLD void leave_abandoned(struct lock *lock) {
+    if (DEBUG) {
+        lock_note_released(lock);
+    }
+    uint32_t old = lock_generation() - (1u << LOCK_GENERATION_SHIFT);
+    atomic_store_explicit(&lock->word, old | LOCK_LOCKED, memory_order_release);
+    lock_wake(lock);
+}
+
+/* We are not the one to repair what a lock guards: an abandoned one is left as it was found. */
+void lock_reset_counts(struct lock *lock) {
+    enum lock_found found = lock_acquire(lock);
+    uint64_t *counts[] = {&lock->taken, &lock->spun, &lock->slept, &lock->slept_ns,
+                          &lock->longest_ns};
+    for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        count_set(counts[i], 0);
+    }
+    __atomic_store_n(&lock->most_sleepers, 0, __ATOMIC_RELAXED);
+    if (found == LOCK_ABANDONED) {
+        leave_abandoned(lock);
+    } else {
+        lock_release(lock);
+    }
 }

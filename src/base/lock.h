@@ -17,11 +17,17 @@
 #include <stdatomic.h>
 
 #include "base/attention.h"
+#include "base/count.h"
 
 /* The order in which locks may be nested; the smaller is taken first. */
 enum lock_rank {
     RANK_START,    /* initialising the process */
+    RANK_CTL,      /* settings and copies of counters that mallctl keeps */
+    RANK_COUNTS,   /* the figures of arenas that are gone */
+    RANK_ARENAS,   /* making and destroying arenas */
+    RANK_TCACHES,  /* making and destroying explicit caches */
     RANK_THREADS,  /* the list of thread heaps */
+    RANK_TCACHE,   /* one explicit cache; never two */
     RANK_BIN,      /* the slabs of one class in one arena; never two */
     RANK_DEPOT,    /* waiting objects of one class */
     RANK_POOL,     /* the pool of empty magazines */
@@ -30,9 +36,24 @@ enum lock_rank {
     RANK_MOVED,    /* the list of moved ranges; a leaf */
 };
 
+/* The counts are changed by the holder, but for `sleepers`. */
 struct lock {
     _Atomic uint32_t word;
     uint32_t rank;
+    uint64_t taken; /* how often */
+    /* Of those who found it held: */
+    uint64_t spun;  /* had it after spinning */
+    uint64_t slept; /* had it after a sleep */
+    uint64_t slept_ns;
+    uint64_t longest_ns;
+    _Atomic uint32_t sleepers; /* now */
+    uint32_t most_sleepers;
+};
+
+/* The counts of a lock as they were at some moment. */
+struct lock_counts {
+    uint64_t taken, spun, slept, slept_ns, longest_ns;
+    uint32_t most_sleepers;
 };
 
 /* A free lock of an old generation: 0 is what a child reads before it has noticed the fork, and no
@@ -82,6 +103,7 @@ static inline enum lock_found lock_acquire(struct lock *lock) {
                    memory_order_relaxed))) {
         found = lock_acquire_slowly(lock);
     }
+    count_add(&lock->taken, 1);
     if (DEBUG) {
         lock_note_acquired(lock);
     }
@@ -107,6 +129,12 @@ static inline void lock_release(struct lock *lock) {
 static inline bool lock_is_held(const struct lock *lock) {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) & LOCK_LOCKED;
 }
+
+/* Reads take no lock and may be a few calls apart. */
+struct lock_counts lock_read_counts(const struct lock *lock);
+
+/* Counts from 0 again.  Takes the lock for a moment. */
+void lock_reset_counts(struct lock *lock);
 
 /* Finds libc's word, where there is one.  Before it is called, locks take the atomic way. */
 void lock_init(void);

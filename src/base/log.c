@@ -9,28 +9,58 @@
 #include "base/fmt.h"
 #include "base/os.h"
 
-static void write_line(const char *format, va_list list) {
-    if (os_facts.must_be_silent) {
+static void (*nobody)(void *opaque, const char *text);
+void (**log_writer)(void *opaque, const char *text) = &nobody;
+
+void log_write(void *opaque, const char *text) {
+    if (*log_writer != NULL) {
+        (*log_writer)(opaque, text);
         return;
     }
-    char line[512];
-    size_t length = fmt_text(line, sizeof(line), "tally: ");
-    length += fmt_text_list(line + length, sizeof(line) - length - 1, format, list);
-    line[length] = '\n';
-    os_write(2, line, length + 1);
+    size_t length = 0;
+    while (text[length] != '\0') {
+        length++;
+    }
+    if (!os_facts.must_be_silent) {
+        os_write(2, text, length);
+    }
 }
 
-void log_warning(const char *format, ...) {
+enum { LINE_BYTES = 512 };
+
+static void make_line(char line[LINE_BYTES], const char *format, va_list list) {
+    size_t length = fmt_text(line, LINE_BYTES, "tally: ");
+    length += fmt_text_list(line + length, LINE_BYTES - length - 2, format, list);
+    line[length] = '\n';
+    line[length + 1] = '\0';
+}
+
+static void write_line(const char *format, va_list list) {
+    char line[LINE_BYTES];
+    make_line(line, format, list);
+    log_write(NULL, line);
+}
+
+void log_line(const char *format, ...) {
     va_list list;
     va_start(list, format);
     write_line(format, list);
     va_end(list);
 }
 
+void (*_Atomic log_fatal_hook)(const char *text);
+
 void fatal(const char *format, ...) {
     va_list list;
     va_start(list, format);
-    write_line(format, list);
+    void (*hook)(const char *text) = log_fatal_hook;
+    if (hook != NULL) {
+        char line[LINE_BYTES];
+        make_line(line, format, list);
+        hook(line);
+    } else {
+        write_line(format, list);
+    }
     va_end(list);
     os_abort();
 }

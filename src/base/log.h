@@ -10,9 +10,19 @@
 
 #include "base/common.h"
 
-void log_warning(const char *format, ...) PRINTF_LIKE(1, 2);
+/* Where lines go instead of descriptor 2, while it is not NULL: the program's malloc_message. */
+extern void (**log_writer)(void *opaque, const char *text) HIDDEN;
+
+/* Text as it is, to log_writer or descriptor 2. */
+void log_write(void *opaque, const char *text);
+
+/* One line. */
+void log_line(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void fatal(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void log_internal_error(const char *condition, const char *file, int line);
+
+/* Called with the line instead of writing it when the process is about to end, if it is not NULL. */
+extern void (*_Atomic log_fatal_hook)(const char *text) HIDDEN;
 
 #define ensure(condition)                                                                          \
     do {                                                                                           \

@@ -1,36 +1,137 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt.h - the options of options.def as one struct.
+ * opt.h - the options of options.def as one struct, and how they can be asked for by name.
+ *
+ * Threads     opt_init() runs alone, at the start; from then on everything here is only read.
  */
 #pragma once
 
-#include "base/common.h"
+#include "base/value.h"
+
+/* What may be said as the value of a key. */
+enum opt_type {
+    OPT_TYPE_SWITCH,   /* true or false */
+    OPT_TYPE_UNSIGNED, /* a number: 8, 0x8, 010, 8k */
+    OPT_TYPE_UNSIGNED_OR_DEFAULT,
+    OPT_TYPE_SIGNED,
+    OPT_TYPE_RATIO,          /* 0.25, kept as 16.16 bits */
+    OPT_TYPE_RATIO_OR_MINUS, /* or -1, kept as 32 ones */
+    OPT_TYPE_WORD,
+    OPT_TYPE_TEXT,    /* anything but a comma */
+    OPT_TYPE_LETTERS, /* those that malloc_stats_print understands; others are dropped */
+    OPT_TYPE_LIST,    /* from-to:value|from-to:value */
+    OPT_TYPE_LIST_OR_DEFAULT,
+};
+
+/* What happens to a number beyond its limits. */
+enum opt_limits { OPT_REFUSE, OPT_CLIP, OPT_CLIP_ALOUD };
+
+enum opt_effect {
+    OPT_ACTS,
+    OPT_IGNORED, /* a key of jemalloc without meaning here: accepted, readable, not a word about it */
+    OPT_OBSOLETE, /* a key of older versions: one line says that it has no effect */
+};
 
 /* How each type of option is kept. */
-#define KEPT_U64 uint64_t
-#define KEPT_I64 int64_t
-#define KEPT_BOOL uint64_t
-#define OPTION(name, type, initial, least, most, help) KEPT_##type name;
-#define CHOICE(name, words, initial, help) uint64_t name;
+#define KEPT_SWITCH uint64_t
+#define KEPT_UNSIGNED uint64_t
+#define KEPT_UNSIGNED_OR_DEFAULT uint64_t
+#define KEPT_SIGNED int64_t
+#define KEPT_RATIO uint64_t
+#define KEPT_RATIO_OR_MINUS uint64_t
+#define OPTION(name, type, initial, least, most, limits, effect, leaf, help) KEPT_##type name;
+#define CHOICE(name, initial, effect, leaf, help, ...) uint64_t name;
+#define TEXT(name, type, bytes, initial, least, most, effect, leaf, help) char name[bytes];
+#define KEY(name, type, least, most, limits, effect, apply, help, ...)
+#define ALIAS(variable, option, meaning, help)
 struct options {
 #include "base/options.def"
 };
 #undef OPTION
 #undef CHOICE
+#undef TEXT
+#undef KEY
+#undef ALIAS
 
 /* The values of choices, in the order of their words. */
-enum { THP_AUTO, THP_NEVER, THP_ALWAYS };
+enum { THP_AUTO, THP_NEVER, THP_ALWAYS, THP_DEFAULT };
 enum { BACKGROUND_THREAD_FALSE, BACKGROUND_THREAD_TRUE, BACKGROUND_THREAD_AUTO };
+enum { JUNK_FALSE, JUNK_TRUE, JUNK_ALLOC, JUNK_FREE };
+enum { ZERO_REALLOC_FREE, ZERO_REALLOC_ALLOC, ZERO_REALLOC_ABORT };
 
 /* Fixed once opt_init() has returned. */
 extern struct options opt HIDDEN;
 
+/* Where configuration comes from, the weakest first. */
+enum opt_source {
+    OPT_FROM_BUILD,          /* TALLY_MALLOC_CONF of CMake */
+    OPT_FROM_PROGRAM,        /* the program's variable malloc_conf */
+    OPT_FROM_LINK,           /* what /etc/malloc.conf, a symbolic link, points at */
+    OPT_FROM_MALLOC_CONF,    /* environment */
+    OPT_FROM_JE_MALLOC_CONF, /* environment */
+    OPT_FROM_TALLY_CONF,     /* environment */
+    OPT_FROM_PROGRAM_HARDER, /* the program's variable malloc_conf_2_conf_harder */
+    OPT_SOURCES,
+};
+
+/* What the program has to say; NULL: nothing. */
+struct opt_program {
+    const char *conf;
+    const char *conf_harder;
+};
+
 /*
- * Sets every option to its default, then reads MALLOC_CONF and TALLY_CONF (the latter wins), unless
- * the process is set-uid or the like.  A malformed or unknown entry is one warning line; the rest
- * still applies.
+ * Sets every option to its default, then reads all sources, a later one winning over those before;
+ * in a set-uid process and the like, nothing of the environment.  A malformed or unknown entry is one
+ * warning line and the rest still applies; but with abort_conf:true the process ends, after all of
+ * them have been named.
  */
-void opt_init(void);
+void opt_init(struct opt_program program);
+
+/* The text of a source, or NULL where it is absent.  For OPT_FROM_BUILD it is never NULL. */
+const char *opt_source_text(enum opt_source source);
 
 /* Applies one configuration text; `source` names it in warnings. */
 void opt_parse(const char *text, const char *source);
+
+/* One element of a list `from-to:value|...`. */
+struct opt_range {
+    uint64_t from, to, value;
+};
+
+/* Takes the next range off a list.  False at its end and at a mistake, where it is not the end. */
+bool opt_next_range(const char **list, const char *end, struct opt_range *range);
+
+/* A row of options.def, as it stands there. */
+struct opt_row {
+    const char *name;
+    const char *help;
+    enum opt_type type;
+    enum opt_limits limits;
+    enum opt_effect effect;
+    enum value_type leaf;          /* as which it can be read, opt.<name>; some cannot */
+    uint64_t initial, least, most; /* of a number; bits of an int64_t where the type is signed */
+    const char *const *words;      /* of a choice, up to NULL */
+    const char *initial_text;      /* of a text */
+    size_t bytes;                  /* of a text, with its end */
+    void *field;                   /* in `opt`; NULL: nothing is kept */
+    bool (*apply)(uint64_t value); /* instead of a field; false when it was without effect */
+};
+
+/* The rows of options.def in their order, for those who list or read all of them. */
+size_t opt_count(void);
+const struct opt_row *opt_row(size_t row);
+const char *opt_name(size_t row);
+const char *opt_help(size_t row);
+enum value_type opt_leaf(size_t row);
+union value opt_read(size_t row);
+
+/* The variables of other allocators that are understood, for the manual. */
+struct opt_alias {
+    const char *variable;
+    const char *option; /* "" where there is none */
+    int meaning;
+    const char *help;
+};
+size_t opt_alias_count(void);
+const struct opt_alias *opt_alias(size_t row);

@@ -3,8 +3,8 @@
  * os.h - everything the library asks of the kernel, each call with its contract.
  *
  * Only os_linux.c implements these, with raw system calls: nothing here is a cancellation point,
- * touches errno, or can call back into malloc.  Tests replace single functions at link time
- * (-Wl,--wrap=os_commit) to make the kernel refuse.
+ * touches errno unless its name says so, or can call back into malloc.  Tests replace single functions
+ * at link time (-Wl,--wrap=os_commit) to make the kernel refuse.
  *
  * Threads     All functions may be called from any thread.
  */
@@ -36,6 +36,9 @@ bool os_address_space_is_limited(void);
 
 /* The value of an environment variable, or NULL.  Works before libc has set up `environ`. */
 const char *os_environment(const char *name);
+
+/* The text of a symbolic link, without an end, cut at `bytes`.  Its length, or -errno. */
+int os_read_link(const char *path, char *text, size_t bytes);
 
 /* Zeroed, readable and writable memory, page aligned.  NULL when the kernel refuses. */
 void *os_map(size_t bytes);
@@ -88,14 +91,25 @@ void os_wake(_Atomic uint32_t *word);
 /* Milliseconds since some point in the past; coarse, and never backwards. */
 uint64_t os_now_ms(void);
 
+/* Nanoseconds since the same point, exactly; a system call. */
+uint64_t os_now_ns(void);
+
 /* True in the first thread of a process: the one that main runs in, or the one that forked. */
 bool os_is_first_thread(void);
 
 /* The CPU this thread runs on now.  A hint: it may be stale or out of range at once. */
 uint32_t os_current_cpu(void);
 
+/* libc's errno of this thread, for code that calls functions of the program and has to leave it as it
+ * was. */
+int os_error(void);
+void os_set_error(int error);
+
 /* Writes all of `text` to a descriptor; errors are ignored, there is nobody to tell. */
 void os_write(int fd, const char *text, size_t length);
+
+/* The beginning of a file as a string of up to `capacity` - 1 characters; its length or -errno. */
+int os_read_file(const char *path, char *text, size_t capacity);
 
 /* Ends the process with SIGABRT, after the program's own handler if it has one. */
 _Noreturn void os_abort(void);

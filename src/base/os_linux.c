@@ -95,6 +95,10 @@ const char *os_environment(const char *name) {
     return NULL;
 }
 
+int os_read_link(const char *path, char *text, size_t bytes) {
+    return (int)raw_call(SYS_readlinkat, AT_FDCWD, (long)path, (long)text, (long)bytes, 0, 0);
+}
+
 static uint32_t count_cpus(void) {
     uint64_t mask[128] = {0};
     long bytes = raw_call(SYS_sched_getaffinity, 0, sizeof(mask), (long)mask, 0, 0, 0);
@@ -357,6 +361,12 @@ uint64_t os_now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+uint64_t os_now_ns(void) {
+    struct timespec now = {0};
+    raw_call(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0, 0, 0, 0);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 bool os_is_first_thread(void) {
     return raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0) == raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
@@ -402,6 +412,26 @@ void os_write(int fd, const char *text, size_t length) {
     uint64_t came = ours & ~pending;
     raw_call(SYS_rt_sigtimedwait, (long)&came, 0, (long)&at_once, sizeof(came), 0, 0);
     raw_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before), 0, 0);
+}
+
+/* Files of the kernel come whole with one read. */
+int os_read_file(const char *path, char *text, size_t capacity) {
+    long file = raw_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (file < 0) {
+        return (int)file;
+    }
+    long length = raw_call(SYS_read, file, (long)text, (long)(capacity - 1), 0, 0, 0);
+    raw_call(SYS_close, file, 0, 0, 0, 0, 0);
+    text[length > 0 ? length : 0] = '\0';
+    return (int)length;
+}
+
+int os_error(void) {
+    return errno;
+}
+
+void os_set_error(int error) {
+    errno = error;
 }
 
 static void raise_abort(void) {

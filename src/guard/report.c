@@ -7,9 +7,11 @@
  *
  * Threads     No lock is held and none is taken.
  */
-#include "guard/guard.h"
+#include <errno.h>
 
 #include "base/log.h"
+#include "base/opt.h"
+#include "guard/guard.h"
 
 void guard_refuse(const char *function, const void *address, const struct heap_object *object) {
     switch (object->verdict) {
@@ -39,4 +41,11 @@ void guard_refuse_size(const char *function, const void *address, const struct h
                        size_t size, size_t expected) {
     fatal("%s(%p, %zu): wrong size: the object has %zu bytes, one of that size would have %zu",
           function, address, size, object->size, expected);
+}
+
+void guard_fail(const char *function, int error) {
+    if (opt.xmalloc) {
+        fatal("%s(): %s, and xmalloc:true ends the program", function,
+              error == EINVAL ? "invalid alignment" : "out of memory");
+    }
 }

@@ -18,44 +18,39 @@
 
 enum { WARNING_BYTES = 1 << 16 };
 
-/* Rows of numbers have limits; CHOICE rows have words, and their values count from 0. */
-enum kind { U64, I64, BOOL, WORD };
-
-struct limits {
-    enum kind kind;
-    const void *field;
-    uint64_t least, most;
-    const char *words;
-};
-
-#define OPTION(name, type, initial, least, most, help)                                             \
-    {type, &opt.name, (uint64_t)(least), (uint64_t)(most), NULL},
-#define CHOICE(name, words, initial, help) {WORD, &opt.name, 0, 0, words},
-static const struct limits rows[] = {
-#include "base/options.def"
-};
-#undef OPTION
-#undef CHOICE
-
-static uint64_t last_word(const char *words) {
-    uint64_t bars = 0;
-    for (; *words != '\0'; words++) {
-        bars += *words == '|';
+static uint64_t count_words(const char *const *words) {
+    uint64_t count = 0;
+    while (words[count] != NULL) {
+        count++;
     }
-    return bars;
+    return count;
 }
 
+static void check_row(const struct opt_row *row) {
+    if (row->initial_text != NULL) {
+        fuzz_check(strnlen(row->field, row->bytes) < row->bytes);
+        return;
+    }
+    uint64_t value;
+    memcpy(&value, row->field, sizeof value);
+    if (row->type == OPT_TYPE_SIGNED) {
+        fuzz_check((int64_t)value >= (int64_t)row->least);
+        fuzz_check((int64_t)value <= (int64_t)row->most);
+    } else if (row->type == OPT_TYPE_WORD) {
+        fuzz_check(value < count_words(row->words));
+    } else {
+        fuzz_check(value >= row->least && value <= row->most);
+    }
+}
+
+/* Each option is within its limits and can be read. */
 static void check_limits(void) {
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const struct limits *row = &rows[i];
-        uint64_t value;
-        memcpy(&value, row->field, sizeof value);
-        if (row->kind == I64) {
-            fuzz_check((int64_t)value >= (int64_t)row->least);
-            fuzz_check((int64_t)value <= (int64_t)row->most);
-        } else {
-            fuzz_check(value >= row->least);
-            fuzz_check(value <= (row->kind == WORD ? last_word(row->words) : row->most));
+    for (size_t i = 0; i < opt_count(); i++) {
+        if (opt_row(i)->field != NULL) {
+            check_row(opt_row(i));
+        }
+        if (opt_leaf(i) == VALUE_STRING) {
+            fuzz_check(strlen(opt_read(i).string) <= 4096);
         }
     }
 }
@@ -108,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static int is_ready;
     if (!is_ready) {
         os_init();
-        opt_init();
+        opt_init((struct opt_program){0});
         is_ready = 1;
     }
     if (size > 4096) {

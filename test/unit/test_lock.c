@@ -135,6 +135,78 @@ TEST(real_fork_beside_a_holder_gives_an_abandoned_lock_in_the_child_only) {
     check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
 }
 
+/* ---------------------------------------------------------------- counts */
+
+TEST(uncontended_turns_are_counted_and_nothing_else) {
+    for (unsigned way = 0; way < 2; way++) {
+        for (unsigned i = 0; i < 10; i++) {
+            check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+            lock_release(&shared.lock);
+        }
+        pretend_fork(); /* A lock of an older generation is taken slowly, and is not contended. */
+        lock_init();
+    }
+    struct lock_counts counts = lock_read_counts(&shared.lock);
+    check_eq(counts.taken, 20);
+    check_eq(counts.spun + counts.slept + counts.slept_ns + counts.longest_ns, 0);
+    check_eq(counts.most_sleepers, 0);
+}
+
+static void *take_a_turn(void *unused) {
+    (void)unused;
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    lock_release(&shared.lock);
+    return NULL;
+}
+
+TEST(those_who_slept_are_counted_with_their_time) {
+    enum { SLEEPERS = 3, HELD_US = 3000 };
+    pthread_t threads[SLEEPERS];
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+    for (unsigned i = 0; i < SLEEPERS; i++) {
+        check(pthread_create(&threads[i], NULL, take_a_turn, NULL) == 0);
+    }
+    while (shared.lock.sleepers < SLEEPERS) {
+        usleep(100);
+    }
+    usleep(HELD_US);
+    lock_release(&shared.lock);
+    for (unsigned i = 0; i < SLEEPERS; i++) {
+        check(pthread_join(threads[i], NULL) == 0);
+    }
+    struct lock_counts counts = lock_read_counts(&shared.lock);
+    check_eq(counts.taken, SLEEPERS + 1);
+    check_eq(counts.slept, SLEEPERS);
+    check_eq(counts.spun, 0);
+    check_eq(counts.most_sleepers, SLEEPERS);
+    check(counts.longest_ns >= HELD_US * 1000u && counts.slept_ns >= SLEEPERS * HELD_US * 1000ul);
+    check_eq(shared.lock.sleepers, 0);
+    lock_reset_counts(&shared.lock);
+    counts = lock_read_counts(&shared.lock);
+    check_eq(counts.taken + counts.slept + counts.slept_ns + counts.longest_ns, 0);
+    check_eq(counts.most_sleepers, 0);
+}
+
+TEST(contended_turns_are_counted_once_each) {
+    shared.sleepy = true;
+    run_threads(THREADS, increment, NULL);
+    struct lock_counts counts = lock_read_counts(&shared.lock);
+    check_eq(counts.taken, THREADS * TURNS);
+    check(counts.slept > 0 && counts.spun + counts.slept <= counts.taken);
+    check(counts.longest_ns <= counts.slept_ns);
+    check_eq(shared.lock.sleepers, 0);
+}
+
+TEST(reset_leaves_an_abandoned_lock_to_be_repaired) {
+    run_threads(1, acquire_and_go, NULL);
+    pretend_fork();
+    lock_reset_counts(&shared.lock);
+    check_eq(lock_read_counts(&shared.lock).taken, 0);
+    check_eq(lock_acquire(&shared.lock), LOCK_ABANDONED);
+    lock_release(&shared.lock);
+    check_eq(lock_acquire(&shared.lock), LOCK_SOUND);
+}
+
 TEST(abandoned_lock_is_told_to_one_contender_only) {
     run_threads(1, acquire_and_go, NULL);
     pretend_fork();

@@ -9,17 +9,17 @@
 
 #include "unit.h"
 
-TEST(warning_is_one_line_with_our_name) {
+TEST(message_is_one_line_with_our_name) {
     struct capture capture = capture_begin();
-    log_warning("%s and %zu", "text", (size_t)42);
+    log_line("%s and %zu", "text", (size_t)42);
     check_str(capture_end(capture), "tally: text and 42\n");
 }
 
-TEST(warning_that_is_too_long_is_cut_and_still_a_line) {
+TEST(message_that_is_too_long_is_cut_and_still_a_line) {
     static char long_text[2000];
     memset(long_text, 'x', sizeof long_text - 1);
     struct capture capture = capture_begin();
-    log_warning("%s", long_text);
+    log_line("%s", long_text);
     const char *said = capture_end(capture);
     check_eq(count_lines(said), 1);
     check(strlen(said) <= 512 && strlen(said) > 400);
@@ -27,13 +27,13 @@ TEST(warning_that_is_too_long_is_cut_and_still_a_line) {
     check_eq(said[strlen(said) - 1], '\n');
 }
 
-TEST(warning_leaves_errno_alone) {
+TEST(message_leaves_errno_alone) {
     struct capture capture = capture_begin();
     errno = 1234;
-    log_warning("anything");
+    log_line("anything");
     check_eq(errno, 1234);
     close(2);
-    log_warning("nobody listens");
+    log_line("nobody listens");
     check_eq(errno, 1234);
     capture_end(capture);
 }

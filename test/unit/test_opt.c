@@ -5,15 +5,49 @@
  */
 #include "base/opt.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 #include "base/os.h"
 #include "unit.h"
 
-static struct options defaults(void) {
-    unsetenv("TALLY_CONF");
-    unsetenv("MALLOC_CONF");
+/* What /etc/malloc.conf says here; NULL: there is none. */
+static const char *link_text;
+
+int __wrap_os_read_link(const char *path, char *text, size_t bytes);
+int __wrap_os_read_link(const char *path, char *text, size_t bytes) {
+    check_str(path, "/etc/malloc.conf");
+    if (link_text == NULL) {
+        return -ENOENT;
+    }
+    size_t length = strlen(link_text) < bytes ? strlen(link_text) : bytes;
+    memcpy(text, link_text, length);
+    return (int)length;
+}
+
+static void clear_environment(void) {
+    static const char *const own[] = {"TALLY_CONF", "MALLOC_CONF", "JE_MALLOC_CONF"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        unsetenv(own[i]);
+    }
+    for (size_t i = 0; i < opt_alias_count(); i++) {
+        unsetenv(opt_alias(i)->variable);
+    }
     os_init();
-    opt_init();
+}
+
+static struct options defaults(void) {
+    clear_environment();
+    opt_init((struct opt_program){0});
     return opt;
+}
+
+/* Starts from what is set and returns what was said. */
+static const char *init(struct opt_program program) {
+    os_init();
+    struct capture capture = capture_begin();
+    opt_init(program);
+    return capture_end(capture);
 }
 
 static bool same_options(const struct options *a, const struct options *b) {
@@ -28,12 +62,20 @@ static const char *parse(const char *text) {
 }
 
 TEST(defaults_are_those_of_the_table) {
-    struct options found = defaults();
-#define OPTION(name, type, initial, least, most, help) check_eq(found.name, initial);
-#define CHOICE(name, words, initial, help) check_eq(found.name, initial);
-#include "base/options.def"
-#undef OPTION
-#undef CHOICE
+    defaults();
+    check_eq(opt.narenas, os_facts.cpus);
+    opt.narenas = 0;
+    for (size_t i = 0; i < opt_count(); i++) {
+        const struct opt_row *row = opt_row(i);
+        if (row->initial_text != NULL) {
+            check_str(row->field, row->initial_text);
+        } else if (row->field != NULL) {
+            check_eq(*(uint64_t *)row->field, row->initial);
+        }
+    }
+    check_eq(opt.dirty_decay_ms, 1000);
+    check_eq(opt.tcache_max, 32768);
+    check_str(opt.prof_prefix, "jeprof");
 }
 
 TEST(a_choice_takes_its_words_and_no_others) {
@@ -77,7 +119,8 @@ TEST(choice_is_one_of_its_words_and_nothing_else) {
         check_eq(opt.thp, THP_AUTO);
     }
     check_str(parse("thp:sometimes"), "tally: invalid value 'sometimes' for option 'thp' in"
-                                      " TEST_CONF is ignored; it is one of auto|never|always\n");
+                                      " TEST_CONF is ignored; it is one of"
+                                      " auto|never|always|default\n");
 }
 
 TEST(limits_are_bytes_with_or_without_a_suffix) {
@@ -121,22 +164,22 @@ TEST(empty_text_and_empty_entries_say_nothing) {
     check_str(parse(""), "");
     check_str(parse(","), "");
     check_str(parse(",,,"), "");
-    check_str(parse(",narenas:2,"), "");
-    check_eq(opt.narenas, 2);
-    check_str(parse("narenas:0"), "");
+    check_str(parse(",depot_bytes:2,"), "");
+    check_eq(opt.depot_bytes, 2);
+    opt.depot_bytes = before.depot_bytes;
     check(same_options(&before, &opt));
 }
 
 TEST(unknown_key_is_one_warning_and_ignored) {
     struct options before = defaults();
     check_str(parse("no_such_key:1"),
-              "tally: unknown option 'no_such_key' in TEST_CONF is ignored\n");
-    check_str(parse("narena:1"), "tally: unknown option 'narena' in TEST_CONF is ignored\n");
-    check_str(parse("narenass:1"), "tally: unknown option 'narenass' in TEST_CONF is ignored\n");
-    check_str(parse("NARENAS:1"), "tally: unknown option 'NARENAS' in TEST_CONF is ignored\n");
-    check_str(parse(" narenas:1"), "tally: unknown option ' narenas' in TEST_CONF is ignored\n");
+              "tally: unknown option 'no_such_key:1' in TEST_CONF is ignored\n");
+    check_str(parse("narena:1"), "tally: unknown option 'narena:1' in TEST_CONF is ignored\n");
+    check_str(parse("narenass:1"), "tally: unknown option 'narenass:1' in TEST_CONF is ignored\n");
+    check_str(parse("NARENAS:1"), "tally: unknown option 'NARENAS:1' in TEST_CONF is ignored\n");
+    check_str(parse(" narenas:1"), "tally: unknown option ' narenas:1' in TEST_CONF is ignored\n");
     check_str(parse("unknown"), "tally: unknown option 'unknown' in TEST_CONF is ignored\n");
-    check_str(parse(":5"), "tally: unknown option '' in TEST_CONF is ignored\n");
+    check_str(parse(":5"), "tally: unknown option ':5' in TEST_CONF is ignored\n");
     check(same_options(&before, &opt));
 }
 
@@ -157,8 +200,10 @@ static const struct malformed malformed[] = {
     INVALID("-1", "narenas"),
     INVALID("1 ", "narenas"),
     INVALID("1.5", "narenas"),
-    INVALID("257", "narenas"),
-    INVALID("1k", "narenas"),
+    INVALID("1k9", "narenas"),
+    INVALID("08", "narenas"),
+    INVALID("+", "narenas"),
+    INVALID("Default", "narenas"),
     INVALID("2g", "thread_cache_bytes"),
     INVALID("1t", "thread_cache_bytes"),
     INVALID("18446744073709551616", "depot_bytes"),
@@ -205,7 +250,7 @@ TEST(key_of_a_mebibyte_is_one_short_warning) {
     check_eq(count_lines(said), 1);
     check(strlen(said) < 200);
     check(strncmp(said, "tally: unknown option 'kkkk", 27) == 0);
-    check(strstr(said, "' in TEST_CONF is ignored\n") != NULL);
+    check(strstr(said, "k:1' in TEST_CONF is ignored\n") != NULL);
     check(same_options(&before, &opt));
 }
 
@@ -223,10 +268,18 @@ TEST(value_of_a_mebibyte_is_one_short_warning) {
     check(same_options(&before, &opt));
 }
 
+TEST(a_mebibyte_of_commas_takes_no_time) {
+    struct options before = defaults();
+    memset(huge, ',', 1 << 20);
+    huge[1 << 20] = '\0';
+    check_str(parse(huge), "");
+    check(same_options(&before, &opt));
+}
+
 TEST(bytes_that_would_upset_a_terminal_are_replaced) {
     defaults();
     check_str(parse("a\033[31m\n\x80:1"),
-              "tally: unknown option 'a?[31m?\?' in TEST_CONF is ignored\n");
+              "tally: unknown option 'a?[31m?\?:1' in TEST_CONF is ignored\n");
 }
 
 TEST(random_bytes_never_end_the_program) {
@@ -248,31 +301,583 @@ TEST(random_bytes_never_end_the_program) {
     check_eq(opt.depot_bytes, before.depot_bytes);
 }
 
-TEST(environment_is_read_and_the_own_variable_wins) {
-    setenv("MALLOC_CONF", "narenas:2,depot_bytes:5", 1);
-    setenv("TALLY_CONF", "narenas:3", 1);
-    os_init();
-    opt_init();
-    check_eq(opt.narenas, 3);
-    check_eq(opt.depot_bytes, 5);
+/* ---------------------------------------------------------------- the whole table */
+
+static const struct {
+    enum value_type leaf;
+    const char *names; /* each with a blank in front */
+} leaves[] = {
+    {VALUE_BOOL,
+     " abort abort_conf cache_oblivious trust_madvise confirm_conf retain background_thread"
+     " stats_print zero utrace xmalloc experimental_infallible_new experimental_tcache_gc tcache"
+     " prof prof_active prof_thread_active_init prof_gdump prof_final prof_leak prof_leak_error"
+     " prof_accum prof_pid_namespace prof_stats prof_sys_thread_name disable_large_size_classes"
+     " huge_arena_pac_thp hpa hpa_hugify_sync experimental_hpa_start_huge_if_thp_always"
+     " experimental_hpa_enforce_hugify all_slow"},
+    {VALUE_STRING, " dss percpu_arena stats_print_opts stats_interval_opts junk thp prof_prefix"
+                   " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style"},
+    {VALUE_UNSIGNED, " narenas tcache_nslots_small_min tcache_nslots_small_max tcache_nslots_large"
+                     " lg_tcache_flush_small_div lg_tcache_flush_large_div prof_bt_max"
+                     " debug_double_free_max_scan"},
+    {VALUE_SIZE, " oversize_threshold max_background_threads tcache_max tcache_gc_incr_bytes"
+                 " tcache_gc_delay_bytes lg_extent_max_active_fit lg_prof_sample"
+                 " process_madvise_max_batch hpa_slab_max_alloc hpa_hugification_threshold"
+                 " hpa_purge_threshold hpa_sec_nshards hpa_sec_max_alloc hpa_sec_max_bytes"
+                 " hpa_sec_batch_fill_extra thread_cache_bytes depot_bytes limit_soft limit_hard"},
+    {VALUE_SSIZE, " dirty_decay_ms muzzy_decay_ms lg_tcache_nslots_mul lg_prof_interval"
+                  " prof_recent_alloc_max lg_san_uaf_align experimental_hpa_max_purge_nhp"},
+    {VALUE_INT64, " mutex_max_spin stats_interval"},
+    {VALUE_UINT64, " hpa_hugify_delay_ms hpa_min_purge_interval_ms hpa_min_purge_delay_ms"},
+    {VALUE_UINT32, " hpa_dirty_mult"},
+    {VALUE_NONE,
+     " narenas_ratio bin_shards slab_sizes tcache_ncached_max lg_tcache_max"
+     " calloc_madvise_threshold prof_log prof_unbias san_guard_small san_guard_large log"
+     " hpa_hugification_threshold_ratio hpa_purge_threshold_ratio lg_chunk lg_dirty_mult purge"
+     " redzone quarantine decay_time valgrind hpa_sec_bytes_after_flush"
+     " experimental_lg_prof_threshold"},
+};
+
+TEST(every_key_is_there_once_and_has_the_leaf_that_jemalloc_documents) {
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof leaves / sizeof leaves[0]; i++) {
+        char names[2048];
+        strcpy(names, leaves[i].names);
+        for (char *name = strtok(names, " "); name != NULL; name = strtok(NULL, " ")) {
+            size_t found = 0;
+            for (size_t row = 0; row < opt_count(); row++) {
+                if (strcmp(opt_name(row), name) == 0) {
+                    found++;
+                    check_eq(opt_leaf(row), leaves[i].leaf);
+                    check(strlen(opt_help(row)) > 5);
+                }
+            }
+            if (found != 1) {
+                test_say("    option ", name, "\n", NULL);
+            }
+            check_eq(found, 1);
+            count++;
+        }
+    }
+    check_eq(count, opt_count());
 }
 
-TEST(environment_warnings_name_their_variable) {
+/* Sets one row and returns what was said. */
+static const char *set(const struct opt_row *row, const char *value) {
+    static char text[256];
+    check(snprintf(text, sizeof text, "%s:%s", row->name, value) < (int)sizeof text);
+    return parse(text);
+}
+
+/* The leaf of a row as a number, whatever its type. */
+static uint64_t read_number(size_t row) {
+    union value value = opt_read(row);
+    switch (opt_leaf(row)) {
+    case VALUE_BOOL:
+        return value.boolean;
+    case VALUE_UNSIGNED:
+        return value.number;
+    case VALUE_SIZE:
+        return value.size;
+    case VALUE_SSIZE:
+        return (uint64_t)value.ssize;
+    case VALUE_INT64:
+        return (uint64_t)value.int64;
+    case VALUE_UINT64:
+        return value.uint64;
+    case VALUE_UINT32:
+        return value.uint32;
+    default:
+        return 0;
+    }
+}
+
+static void check_set(size_t row, const char *value, uint64_t expected) {
+    const char *said = set(opt_row(row), value);
+    if (said[0] != '\0' || (opt_leaf(row) != VALUE_NONE && read_number(row) != expected)) {
+        test_say("    ", opt_name(row), ":", value, "\n", NULL);
+    }
+    check_str(said, "");
+    if (opt_leaf(row) != VALUE_NONE) {
+        check_eq(read_number(row), expected);
+    }
+}
+
+static void check_refused(const struct opt_row *row, const char *value) {
+    struct options before = opt;
+    const char *said = set(row, value);
+    char expected[256];
+    snprintf(expected, sizeof expected,
+             "tally: invalid value '%s' for option '%s' in TEST_CONF is ignored", value, row->name);
+    check(strncmp(said, expected, strlen(expected)) == 0);
+    check_eq(count_lines(said), 1);
+    check(same_options(&before, &opt));
+}
+
+static const char *decimal(uint64_t value, bool is_signed) {
+    static char text[32];
+    snprintf(text, sizeof text, is_signed ? "%ld" : "%lu", (long)value);
+    return text;
+}
+
+static void check_limit(size_t row, uint64_t beyond, uint64_t limit, bool is_signed) {
+    const struct opt_row *r = opt_row(row);
+    if (r->limits == OPT_REFUSE) {
+        check_refused(r, decimal(beyond, is_signed));
+    } else if (r->limits == OPT_CLIP) {
+        check_set(row, decimal(beyond, is_signed), limit);
+    }
+}
+
+static void check_number_row(size_t row) {
+    const struct opt_row *r = opt_row(row);
+    bool is_signed = r->type == OPT_TYPE_SIGNED;
+    check_set(row, decimal(r->least, is_signed), r->least);
+    check_set(row, decimal(r->most, is_signed), r->most);
+    check_set(row, decimal(r->least + 1, is_signed), r->least + 1);
+    if (r->least > 0) { /* signed ones have a least below 0 */
+        check_limit(row, r->least - 1, r->least, is_signed);
+    }
+    if (r->most != (is_signed ? INT64_MAX : UINT64_MAX)) {
+        check_limit(row, r->most + 1, r->most, is_signed);
+    }
+    check_refused(r, "x");
+    check_refused(r, "");
+}
+
+static void check_word_row(size_t row) {
+    const struct opt_row *r = opt_row(row);
+    for (size_t i = 0; r->words[i] != NULL; i++) {
+        check_str(set(r, r->words[i]), "");
+        if (r->leaf == VALUE_STRING) {
+            check_str(opt_read(row).string, r->words[i]);
+        } else {
+            check_eq(opt_read(row).boolean, i != 0);
+        }
+    }
+    check_refused(r, "");
+    check_refused(r, "nothing_like_it");
+    char part[32];
+    strcpy(part, r->words[0]);
+    part[strlen(part) - 1] = '\0';
+    check_refused(r, part);
+}
+
+static void check_row(size_t row) {
+    const struct opt_row *r = opt_row(row);
+    switch (r->type) {
+    case OPT_TYPE_SWITCH:
+        check_set(row, "true", 1);
+        check_set(row, "false", 0);
+        check_refused(r, "1");
+        check_refused(r, "tru");
+        break;
+    case OPT_TYPE_UNSIGNED:
+    case OPT_TYPE_UNSIGNED_OR_DEFAULT:
+    case OPT_TYPE_SIGNED:
+        check_number_row(row);
+        break;
+    case OPT_TYPE_WORD:
+        check_word_row(row);
+        break;
+    case OPT_TYPE_RATIO_OR_MINUS:
+        check_set(row, "-1", UINT32_MAX);
+        /* fall through */
+    case OPT_TYPE_RATIO:
+        check_set(row, "0.5", 1 << 15);
+        check_refused(r, "65536");
+        check_refused(r, "1.");
+        check_refused(r, ".5");
+        check_refused(r, "1.x");
+        check_refused(r, "-2");
+        break;
+    case OPT_TYPE_LIST_OR_DEFAULT:
+        check_set(row, "default", 0);
+        /* fall through */
+    case OPT_TYPE_LIST:
+        check_set(row, "1-16:1|17-0x20:2", 0);
+        check_refused(r, "1-16");
+        check_refused(r, "1-16:1|");
+        check_refused(r, "16-1:1");
+        check_refused(r, "1-16:x");
+        check_refused(r, "");
+        break;
+    case OPT_TYPE_TEXT:
+    case OPT_TYPE_LETTERS:
+        check_str(set(r, "Jgg?x"), "");
+        break;
+    }
+}
+
+TEST(every_option_is_set_and_read_back_and_keeps_its_limits) {
+    defaults();
+    for (size_t row = 0; row < opt_count(); row++) {
+        if (opt_row(row)->field != NULL || opt_row(row)->effect == OPT_IGNORED) {
+            check_row(row);
+        }
+    }
+}
+
+TEST(texts_are_kept_and_letters_sorted_out) {
+    defaults();
+    check_str(parse("stats_print_opts:JabzaJ ,stats_interval_opts:,prof_prefix:/tmp/a b:c"), "");
+    check_str(opt.stats_print_opts, "Jab");
+    check_str(opt.stats_interval_opts, "");
+    check_str(opt.prof_prefix, "/tmp/a b:c");
+    check_str(parse("prof_prefix:,stats_print_opts:Jgmdablxehh"), "");
+    check_str(opt.prof_prefix, "");
+    check_str(opt.stats_print_opts, "Jgmdablxeh");
+    strcpy(huge, "prof_prefix:");
+    memset(huge + 12, 'p', 4096);
+    huge[12 + 4096] = '\0';
+    check_str(parse(huge), "");
+    check_eq(strlen(opt.prof_prefix), 4096);
+    strcpy(huge + 12 + 4096, "p");
+    check_eq(count_lines(parse(huge)), 1);
+    check_eq(strlen(opt.prof_prefix), 4096);
+}
+
+TEST(numbers_have_signs_blanks_and_the_bases_of_c) {
+    defaults();
+    check_str(parse("depot_bytes:010,thread_cache_bytes: +0X10,dirty_decay_ms:\t-0"), "");
+    check_eq(opt.depot_bytes, 8);
+    check_eq(opt.thread_cache_bytes, 16);
+    check_eq(opt.dirty_decay_ms, 0);
+    check_str(parse("depot_bytes:0,thread_cache_bytes:0k,dirty_decay_ms:-01"), "");
+    check_eq(opt.depot_bytes, 0);
+    check_eq(opt.thread_cache_bytes, 0);
+    check_eq(opt.dirty_decay_ms, -1);
+    check_eq(count_lines(parse("limit_hard:07777777777777777777777777")), 1);
+}
+
+TEST(too_many_arenas_are_reduced_with_a_message) {
+    defaults();
+    check_str(parse("narenas:256"), "");
+    check_str(parse("narenas:257"),
+              "tally: value '257' for option 'narenas' in TEST_CONF is reduced to 256\n");
+    check_eq(opt.narenas, 256);
+    check_str(parse("narenas:default"), "");
+    check_eq(opt.narenas, 0);
+}
+
+TEST(arenas_follow_from_the_cpus_and_the_ratio) {
+    clear_environment();
+    os_facts.cpus = 6;
+    opt_init((struct opt_program){"narenas_ratio:1.5", NULL});
+    check_eq(opt.narenas, 9);
+    opt_init((struct opt_program){"narenas_ratio:0", NULL});
+    check_eq(opt.narenas, 1);
+    opt_init((struct opt_program){"narenas_ratio:60000", NULL});
+    check_eq(opt.narenas, 256);
+    opt_init((struct opt_program){"narenas_ratio:3,narenas:2", NULL});
+    check_eq(opt.narenas, 2);
+}
+
+TEST(list_is_taken_apart_range_by_range) {
+    const char *list = "1-16:3|32-0x40:010";
+    const char *end = list + strlen(list);
+    struct opt_range range;
+    check(opt_next_range(&list, end, &range));
+    check(range.from == 1 && range.to == 16 && range.value == 3);
+    check(opt_next_range(&list, end, &range));
+    check(range.from == 32 && range.to == 64 && range.value == 8);
+    check(!opt_next_range(&list, end, &range));
+    check(list == end);
+    static const char *const wrong[] = {"|1-2:3", "1:2",    "-2:3",        "1-:3",
+                                        "1-2:",   "1-2:3|", "1-2:3||4-5:6"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        const char *at = wrong[i];
+        end = at + strlen(at);
+        while (opt_next_range(&at, end, &range)) {
+        }
+        check(at != end);
+    }
+}
+
+TEST(shards_beyond_64_are_refused_and_slots_are_not) {
+    defaults();
+    check_eq(count_lines(parse("bin_shards:1-16:65")), 1);
+    check_eq(count_lines(parse("bin_shards:1-16:0")), 1);
+    check_str(parse("bin_shards:1-16:64,tcache_ncached_max:1-16:100000"), "");
+    check_str(opt.tcache_ncached_max, "1-16:100000");
+}
+
+/* ---------------------------------------------------------------- keys of older versions */
+
+TEST(old_keys_with_a_meaning_set_what_they_mean) {
+    defaults();
+    check_str(parse("lg_tcache_max:12,decay_time:7,purge:decay"), "");
+    check_eq(opt.tcache_max, 4096);
+    check_eq(opt.dirty_decay_ms, 7000);
+    check_str(parse("lg_tcache_max:40,lg_dirty_mult:-1"), "");
+    check_eq(opt.tcache_max, 32768);
+    check_eq(opt.dirty_decay_ms, -1);
+    check_str(parse("dirty_decay_ms:5,decay_time:-1"), "");
+    check_eq(opt.dirty_decay_ms, -1);
+    check_str(parse("hpa_hugification_threshold_ratio:0.5,hpa_purge_threshold_ratio:1"), "");
+    check_eq(opt.hpa_hugification_threshold, 1 << 20);
+    check_eq(opt.hpa_purge_threshold, 2 << 20);
+    check_eq(count_lines(parse("hpa_purge_threshold_ratio:1.1")), 1);
+}
+
+TEST(old_keys_without_a_meaning_are_one_line) {
+    struct options before = defaults();
+    static const char *const old[] = {"lg_chunk:21",
+                                      "lg_dirty_mult:3",
+                                      "purge:ratio",
+                                      "redzone:true",
+                                      "quarantine:4k",
+                                      "valgrind:false",
+                                      "hpa_sec_bytes_after_flush:1",
+                                      "experimental_lg_prof_threshold:20"};
+    for (size_t i = 0; i < sizeof old / sizeof old[0]; i++) {
+        char expected[128];
+        snprintf(expected, sizeof expected, "tally: option '%s' in TEST_CONF has no effect\n",
+                 old[i]);
+        check_str(parse(old[i]), expected);
+    }
+    check_str(parse("redzone:maybe"),
+              "tally: invalid value 'maybe' for option 'redzone' in TEST_CONF is ignored\n");
+    check(same_options(&before, &opt));
+}
+
+/* ---------------------------------------------------------------- what follows from options */
+
+TEST(filling_memory_means_slow_calls) {
+    clear_environment();
+    opt_init((struct opt_program){"junk:free", NULL});
+    check_eq(opt.all_slow, 1);
+    opt_init((struct opt_program){"zero:true", NULL});
+    check_eq(opt.all_slow, 1);
+    opt_init((struct opt_program){"junk:false,zero:false", NULL});
+    check_eq(opt.all_slow, 0);
+}
+
+TEST(options_of_the_profiler_depend_on_each_other) {
+    clear_environment();
+    check_str(init((struct opt_program){"prof_leak:true", NULL}), "");
+    check_eq(opt.prof, 1);
+    check_str(init((struct opt_program){"prof_leak_error:true,prof_final:true", NULL}), "");
+    check_eq(opt.prof_leak, 1);
+    check_eq(opt.prof, 1);
+    check_str(init((struct opt_program){"prof_leak_error:true", NULL}),
+              "tally: option 'prof_leak_error' needs 'prof_final'\n");
+}
+
+TEST(odd_values_read_as_jemalloc_makes_of_them) {
+    clear_environment();
+    opt_init((struct opt_program){"max_background_threads:5000,lg_san_uaf_align:3", NULL});
+    check_eq(opt.max_background_threads, 4);
+    check_eq(opt.lg_san_uaf_align, 12);
+    opt_init((struct opt_program){"max_background_threads:0,lg_san_uaf_align:-1", NULL});
+    check_eq(opt.max_background_threads, 1);
+    check_eq(opt.lg_san_uaf_align, -1);
+}
+
+/* ---------------------------------------------------------------- sources */
+
+TEST(each_source_wins_over_those_before_it) {
+    clear_environment();
+    struct opt_program program = {"dirty_decay_ms:1,depot_bytes:1", NULL};
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 1);
+    link_text = "dirty_decay_ms:2";
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 2);
+    setenv("MIMALLOC_PURGE_DELAY", "3", 1);
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 3);
+    setenv("MALLOC_CONF", "dirty_decay_ms:4,narenas:4", 1);
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 4);
+    setenv("JE_MALLOC_CONF", "dirty_decay_ms:5", 1);
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 5);
+    setenv("TALLY_CONF", "dirty_decay_ms:6", 1);
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 6);
+    program.conf_harder = "dirty_decay_ms:7";
+    check_str(init(program), "");
+    check_eq(opt.dirty_decay_ms, 7);
+    check_eq(opt.depot_bytes, 1);
+    check_eq(opt.narenas, 4);
+}
+
+TEST(texts_of_all_sources_can_be_asked_for) {
+    clear_environment();
+    check_str(init((struct opt_program){0}), "");
+    check(opt_source_text(OPT_FROM_BUILD) != NULL);
+    for (unsigned s = OPT_FROM_BUILD + 1; s < OPT_SOURCES; s++) {
+        check(opt_source_text(s) == NULL);
+    }
+    link_text = "narenas:1";
+    setenv("MALLOC_CONF", "narenas:2", 1);
+    setenv("JE_MALLOC_CONF", "", 1);
+    setenv("TALLY_CONF", "narenas:3", 1);
+    check_str(init((struct opt_program){"narenas:4", "narenas:5"}), "");
+    memcpy(getenv("MALLOC_CONF"), "overwrite", 9); /* as programs do that write their title there */
+    check_str(opt_source_text(OPT_FROM_PROGRAM), "narenas:4");
+    check_str(opt_source_text(OPT_FROM_LINK), "narenas:1");
+    check_str(opt_source_text(OPT_FROM_MALLOC_CONF), "narenas:2");
+    check_str(opt_source_text(OPT_FROM_JE_MALLOC_CONF), "");
+    check_str(opt_source_text(OPT_FROM_TALLY_CONF), "narenas:3");
+    check_str(opt_source_text(OPT_FROM_PROGRAM_HARDER), "narenas:5");
+}
+
+TEST(warnings_name_their_source) {
+    clear_environment();
+    link_text = "a:2";
     setenv("MALLOC_CONF", "nothing:1", 1);
+    setenv("JE_MALLOC_CONF", "je:1", 1);
     setenv("TALLY_CONF", "narenas:x", 1);
-    os_init();
-    struct capture capture = capture_begin();
-    opt_init();
-    check_str(capture_end(capture),
-              "tally: unknown option 'nothing' in MALLOC_CONF is ignored\n"
-              "tally: invalid value 'x' for option 'narenas' in TALLY_CONF is ignored\n");
+    check_str(init((struct opt_program){"b", "c:"}),
+              "tally: unknown option 'b' in malloc_conf is ignored\n"
+              "tally: unknown option 'a:2' in /etc/malloc.conf is ignored\n"
+              "tally: unknown option 'nothing:1' in MALLOC_CONF is ignored\n"
+              "tally: unknown option 'je:1' in JE_MALLOC_CONF is ignored\n"
+              "tally: invalid value 'x' for option 'narenas' in TALLY_CONF is ignored\n"
+              "tally: unknown option 'c:' in malloc_conf_2_conf_harder is ignored\n");
+}
+
+TEST(link_of_the_greatest_length_is_cut_and_not_overrun) {
+    clear_environment();
+    memset(huge, ',', 5000);
+    huge[5000] = '\0';
+    link_text = huge;
+    check_str(init((struct opt_program){0}), "");
+    check_eq(strlen(opt_source_text(OPT_FROM_LINK)), 4095);
 }
 
 TEST(secure_process_does_not_read_the_environment) {
-    struct options before = defaults();
-    setenv("MALLOC_CONF", "narenas:2", 1);
+    clear_environment();
+    link_text = "depot_bytes:9";
+    setenv("MALLOC_CONF", "narenas:2,narenas:x", 1);
+    setenv("JE_MALLOC_CONF", "zero:true", 1);
     setenv("TALLY_CONF", "all_slow:true", 1);
+    setenv("MIMALLOC_VERBOSE", "1", 1);
+    setenv("MIMALLOC_PURGE_DELAY", "3", 1);
+    setenv("MIMALLOC_USE_NUMA_NODES", "3", 1);
     os_facts.secure = true;
-    opt_init();
-    check(same_options(&before, &opt));
+    struct capture capture = capture_begin();
+    opt_init((struct opt_program){"stats_interval:8", NULL});
+    check_str(capture_end(capture), "");
+    check_eq(opt.narenas, os_facts.cpus);
+    check_eq(opt.all_slow, 0);
+    check_eq(opt.confirm_conf, 0);
+    check_eq(opt.dirty_decay_ms, 1000);
+    check(opt_source_text(OPT_FROM_MALLOC_CONF) == NULL);
+    check(opt_source_text(OPT_FROM_TALLY_CONF) == NULL);
+    /* What belongs to the program and to root is read. */
+    check_eq(opt.stats_interval, 8);
+    check_eq(opt.depot_bytes, 9);
+}
+
+/* ---------------------------------------------------------------- variables of other allocators */
+
+static const char *init_with(const char *variable, const char *value) {
+    clear_environment();
+    setenv(variable, value, 1);
+    return init((struct opt_program){0});
+}
+
+TEST(switches_of_mimalloc_have_all_its_spellings) {
+    static const char *const yes[] = {"", "1", "true", "YES", "On", "2"};
+    static const char *const no[] = {"0", "false", "No", "OFF"};
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++) {
+        check_str(init_with("MIMALLOC_SHOW_STATS", yes[i]), "");
+        check_eq(opt.stats_print, 1);
+    }
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++) {
+        check_str(init_with("MIMALLOC_SHOW_STATS", no[i]), "");
+        check_eq(opt.stats_print, 0);
+    }
+    check_str(init_with("MIMALLOC_SHOW_STATS", "maybe\n"),
+              "tally: invalid value 'maybe?' of MIMALLOC_SHOW_STATS is ignored\n");
+    check_eq(opt.stats_print, 0);
+}
+
+TEST(variables_of_other_allocators_set_options) {
+    check_str(init_with("MIMALLOC_PURGE_DELAY", "-1"), "");
+    check_eq(opt.dirty_decay_ms, -1);
+    check_str(init_with("MIMALLOC_PURGE_DELAY", "0"), "");
+    check_eq(opt.dirty_decay_ms, 0);
+    check_eq(count_lines(init_with("MIMALLOC_PURGE_DELAY", "-2")), 1);
+    check_eq(opt.dirty_decay_ms, 1000);
+    check_eq(count_lines(init_with("MIMALLOC_PURGE_DELAY", "1,zero:true")), 1);
+    check_eq(opt.zero, 0);
+    check(strstr(init_with("MIMALLOC_VERBOSE", "1"), "-- Set conf value: confirm_conf:true") !=
+          NULL);
+    check_eq(opt.confirm_conf, 1);
+    check_str(init_with("MIMALLOC_SHOW_ERRORS", "0"), "");
+    check_str(init_with("MIMALLOC_ARENA_EAGER_COMMIT", "2"),
+              "tally: variable MIMALLOC_ARENA_EAGER_COMMIT=2 has no effect\n");
+    check_str(init_with("MIMALLOC_USE_NUMA_NODES", "4"),
+              "tally: variable MIMALLOC_USE_NUMA_NODES=4 has no effect\n");
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, "%u", 1000 * os_facts.cpus);
+    check_str(init_with("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", bytes), "");
+    check_eq(opt.thread_cache_bytes, 1000);
+    check_str(init_with("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "9223372036854775807"), "");
+    check_eq(opt.thread_cache_bytes, 1 << 30);
+    check_eq(count_lines(init_with("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "")), 1);
+    check_eq(opt.thread_cache_bytes, 256 << 10);
+}
+
+/* ---------------------------------------------------------------- confirm and abort */
+
+TEST(confirmation_lists_sources_and_what_they_set) {
+    clear_environment();
+    setenv("MALLOC_CONF", "narenas:2,what:1,hpa:true,lg_chunk:22", 1);
+    check_str(init((struct opt_program){"depot_bytes:8", "confirm_conf:true"}),
+              "tally: malloc_conf #1 (string specified at build time): \"\"\n"
+              "tally: malloc_conf #2 (string pointed to by the global variable malloc_conf):"
+              " \"depot_bytes:8\"\n"
+              "tally: -- Set conf value: depot_bytes:8\n"
+              "tally: malloc_conf #4 (value of the environment variable MALLOC_CONF):"
+              " \"narenas:2,what:1,hpa:true,lg_chunk:22\"\n"
+              "tally: -- Set conf value: narenas:2\n"
+              "tally: unknown option 'what:1' in MALLOC_CONF is ignored\n"
+              "tally: -- Set conf value: hpa:true (without effect)\n"
+              "tally: option 'lg_chunk:22' in MALLOC_CONF has no effect\n"
+              "tally: malloc_conf #7 (string pointed to by the global variable"
+              " malloc_conf_2_conf_harder): \"confirm_conf:true\"\n"
+              "tally: -- Set conf value: confirm_conf:true\n");
+    setenv("TALLY_CONF", "confirm_conf:false", 1);
+    check_eq(count_lines(init((struct opt_program){"confirm_conf:true", NULL})), 2);
+}
+
+TEST(abort_conf_ends_the_program_after_all_mistakes) {
+    clear_environment();
+    setenv("MALLOC_CONF", "a:1,narenas:x", 1);
+    setenv("TALLY_CONF", "zero:2", 1);
+    struct opt_program program = {"abort_conf:true", "c"};
+    check_dies(opt_init(program),
+               "tally: unknown option 'a:1' in MALLOC_CONF is ignored\n"
+               "tally: invalid value 'x' for option 'narenas' in MALLOC_CONF is ignored\n"
+               "tally: invalid value '2' for option 'zero' in TALLY_CONF is ignored\n"
+               "tally: unknown option 'c' in malloc_conf_2_conf_harder is ignored\n"
+               "tally: abort_conf:true, and the configuration has mistakes (see above)\n",
+               SIGABRT);
+    program = (struct opt_program){NULL, "abort_conf:true"};
+    check_dies(opt_init(program), "(see above)", SIGABRT);
+}
+
+TEST(abort_conf_tolerates_keys_that_come_and_go) {
+    clear_environment();
+    struct opt_program program = {"abort_conf:true,experimental_nothing:1,experimental_tcache_gc:2,"
+                                  "hpa_sec_bytes_after_flush:x,hpa_sec_batch_fill_extra:x,"
+                                  "lg_chunk:2,hpa:true,narenas:100000",
+                                  NULL};
+    check_eq(count_lines(init(program)), 6);
+    check_eq(opt.abort_conf, 1);
+    setenv("MALLOC_CONF", "abort_conf:false,a:1", 1);
+    check_eq(count_lines(init(program)), 7);
+}
+
+TEST(abort_conf_counts_wrong_variables_and_dependencies) {
+    clear_environment();
+    struct opt_program program = {"abort_conf:true,prof_leak_error:true", NULL};
+    check_dies(opt_init(program), "needs 'prof_final'", SIGABRT);
+    setenv("MIMALLOC_SHOW_STATS", "?", 1);
+    program.conf = "abort_conf:true";
+    check_dies(opt_init(program), "of MIMALLOC_SHOW_STATS is ignored", SIGABRT);
 }

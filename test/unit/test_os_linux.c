@@ -374,6 +374,37 @@ TEST(write_to_nowhere_is_silent) {
     check_eq(errno, 4321);
 }
 
+TEST(beginning_of_a_file_is_read_as_a_string) {
+    char text[8];
+    char name[] = "/tmp/tally-unit-XXXXXX";
+    int file = mkstemp(name);
+    check(write(file, "0123456789", 10) == 10);
+    check_eq(os_read_file(name, text, sizeof text), 7);
+    check_str(text, "0123456");
+    check_eq(ftruncate(file, 3), 0);
+    check_eq(os_read_file(name, text, sizeof text), 3);
+    check_str(text, "012");
+    check_eq(ftruncate(file, 0), 0);
+    check_eq(os_read_file(name, text, sizeof text), 0);
+    check_str(text, "");
+    unlink(name);
+    close(file);
+}
+
+TEST(file_that_cannot_be_read_is_a_negative_error_number) {
+    char text[8];
+    errno = 0;
+    check_eq(os_read_file("/no/such/file", text, sizeof text), -ENOENT);
+    check_eq(os_read_file("/", text, sizeof text), -EISDIR);
+    check_eq(errno, 0);
+    int next = dup(0); /* no descriptor was left open */
+    close(next);
+    check_eq(os_read_file("/", text, sizeof text), -EISDIR);
+    int again = dup(0);
+    check_eq(again, next);
+    close(again);
+}
+
 TEST(abort_ends_the_process) {
     check_dies(os_abort(), "", SIGABRT);
 }

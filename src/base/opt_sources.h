@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * opt_sources.h - what opt_sources.c needs of opt.c, and nobody else does.
+ */
+#pragma once
+
+#include "base/common.h"
+
+/* All options as in the table, no mistakes counted, no echo. */
+void opt_reset(void);
+
+/* Print each pair that is accepted, from now on. */
+void opt_echo(bool echoes);
+
+/* Mistakes in configuration texts, but for those in keys that come and go between versions. */
+void opt_add_mistake(void);
+unsigned opt_mistakes(void);
+
+/* What the last valid pair of this name in a text says; nothing changes where there is none. */
+void opt_look_for_switch(const char *text, const char *name, bool *value);
+
+/* Text for a message: what a terminal would act on becomes '?', what does not fit is cut. */
+void opt_quote(char *out, size_t capacity, const char *text, size_t length);
