@@ -1,33 +1,97 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.c - the array of arenas, made once at start.
+ * arena.c - the arenas by index: those made at start, and those the program makes, resets, destroys.
  *
- * Threads     The array is constant after start; bins have locks of their own.
+ * What a destroyed arena leaves behind are slabs of which a cache somewhere holds an object.  They
+ * stay with the index, whose bins are never unmapped, and serve the next arena that gets it.
+ *
+ * Reset.  A walk over all spans finds those of the arena, a chunk at a time; others allocate and free
+ * meanwhile.  A slab is looked at again under its bin's lock, a large object is claimed under the page
+ * heap's.  In a slab an object that is out and does not carry the secret is held by the program and is
+ * freed in place; one that carries it is in a cache, and stays out until the cache gives it back.  So
+ * nothing is ever owned twice.
+ *
+ * Threads     One lock for making and destroying arenas, for binding threads to manual ones and for
+ *             names.  Indices are published last, with release order; reads take no lock.
+ * Read next   hooked.c for memory from hooks, bin.c for the bins.
  */
 #include "heap/arena.h"
 
+#include <string.h>
+
+#include "base/fmt.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "heap/classmap.h"
+#include "heap/dirty.h"
+#include "heap/emergency.h"
+#include "heap/large.h"
 #include "heap/meta.h"
+#include "heap/slab.h"
+#include "heap/tcaches.h"
+
+enum { BIN_SETS = 2 * ARENA_HOOKED };
 
 static struct {
-    struct arena *arenas;
-    unsigned count;
+    struct lock lock;
+    unsigned count;         /* automatic arenas; constant after the start */
+    _Atomic unsigned limit; /* one more than the largest index ever used */
+    _Atomic bool any_destroyed;
+    _Atomic int64_t default_decay_ms[ARENA_DECAYS];
+    _Atomic(struct arena *) arenas[ARENA_INDICES];
+    _Atomic(struct bin *) bins[BIN_SETS]; /* by index, and by index plus ARENA_HOOKED */
+    _Atomic uint32_t threads[ARENA_INDICES];
 } g;
 
+_Atomic bool arena_has_manual;
+
+/* Nothing is left half done that the next holder could not do again. */
+static void enter(void) {
+    (void)lock_acquire(&g.lock);
+}
+
+static void leave(void) {
+    lock_release(&g.lock);
+}
+
+/* ---------------------------------------------------------------- made at start */
+
+/* An arena's own state; its bins may hold slabs of a predecessor. */
+static void begin(struct arena *arena, unsigned index, const char *kind) {
+    for (unsigned d = 0; d < ARENA_DECAYS; d++) {
+        arena->decay_ms[d] = g.default_decay_ms[d];
+    }
+    __atomic_store_n(&arena->sums.born_ms, os_now_ms(), __ATOMIC_RELAXED);
+    fmt_text(arena->name, sizeof(arena->name), "%s_%u", kind, index);
+}
+
+static void publish(struct arena *arena, unsigned index) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bin_init(&arena->bins[c], c, index);
+    }
+    /* Release: who finds the arena finds its bins made. */
+    atomic_store_explicit(&g.bins[index], arena->bins, memory_order_release);
+    atomic_store_explicit(&g.arenas[index], arena, memory_order_release);
+}
+
 bool arena_init(void) {
+    g.lock = (struct lock)LOCK_OF_RANK(RANK_ARENAS);
+    g.default_decay_ms[ARENA_DIRTY] = dirty_decay_ms[CHUNK_DIRTY] = opt.dirty_decay_ms;
+    g.default_decay_ms[ARENA_MUZZY] = dirty_decay_ms[CHUNK_MUZZY] = opt.muzzy_decay_ms;
     unsigned wanted = (unsigned)(opt.narenas != 0 ? opt.narenas : os_facts.cpus);
     g.count = (unsigned)min_size(wanted, MOST_ARENAS);
-    g.arenas = meta_alloc(g.count * sizeof(struct arena), CACHE_LINE);
-    if (g.arenas == NULL) {
+    struct arena *arenas = meta_alloc(g.count * sizeof(struct arena), CACHE_LINE);
+    if (arenas == NULL) {
         return false;
     }
     for (unsigned a = 0; a < g.count; a++) {
-        for (unsigned c = 1; c < CLASS_COUNT; c++) {
-            bin_init(&g.arenas[a].bins[c], c, a);
-        }
+        begin(&arenas[a], a, "auto");
+        publish(&arenas[a], a);
+        arenas[a].state = ARENA_LIVE;
     }
+    g.limit = g.count;
+    slab_shared_arenas = g.count;
     return true;
 }
 
@@ -35,11 +99,373 @@ unsigned arena_count(void) {
     return g.count;
 }
 
+unsigned arena_limit(void) {
+    return atomic_load_explicit(&g.limit, memory_order_acquire);
+}
+
+struct arena *arena_get(unsigned arena) {
+    return arena < ARENA_INDICES ? atomic_load_explicit(&g.arenas[arena], memory_order_acquire)
+                                 : NULL;
+}
+
+/* The same where the caller knows that there is one. */
+static struct arena *known(unsigned arena) {
+    return atomic_load_explicit(&g.arenas[arena], memory_order_acquire);
+}
+
+bool arena_exists(unsigned arena) {
+    const struct arena *found = arena_get(arena);
+    return found != NULL && atomic_load_explicit(&found->state, memory_order_acquire) == ARENA_LIVE;
+}
+
+bool arena_is_manual(unsigned arena) {
+    return arena >= g.count && arena_exists(arena);
+}
+
 unsigned arena_choose(void) {
     return g.count > 1 ? os_current_cpu() % g.count : 0;
 }
 
 struct bin *arena_bin(unsigned arena, unsigned size_class) {
-    assert(arena < g.count && size_class < CLASS_COUNT);
-    return &g.arenas[arena].bins[size_class];
+    assert(arena < BIN_SETS && size_class < CLASS_COUNT);
+    return &atomic_load_explicit(&g.bins[arena], memory_order_acquire)[size_class];
+}
+
+struct bin *arena_hooked_bin(unsigned arena, unsigned size_class) {
+    return arena_hooked(arena) != NULL ? arena_bin(arena | ARENA_HOOKED, size_class) : NULL;
+}
+
+struct hooked *arena_hooked(unsigned arena) {
+    const struct arena *found = arena_get(arena & ARENA_INDEX);
+    return found != NULL ? atomic_load_explicit(&found->hooked, memory_order_acquire) : NULL;
+}
+
+bool arena_uses_hooks(unsigned arena) {
+    const struct arena *found = arena_get(arena);
+    return found != NULL && atomic_load_explicit(&found->uses_hooks, memory_order_acquire);
+}
+
+/* ---------------------------------------------------------------- threads */
+
+/* Automatic arenas are there for ever; a manual one must not be destroyed in between. */
+bool arena_bind(unsigned arena) {
+    if (arena < g.count) {
+        atomic_fetch_add_explicit(&g.threads[arena], 1, memory_order_relaxed);
+        return true;
+    }
+    enter();
+    bool exists = arena_exists(arena);
+    if (exists) {
+        atomic_fetch_add_explicit(&g.threads[arena], 1, memory_order_relaxed);
+    }
+    leave();
+    return exists;
+}
+
+void arena_unbind(unsigned arena) {
+    atomic_fetch_sub_explicit(&g.threads[arena], 1, memory_order_relaxed);
+}
+
+unsigned arena_thread_count(unsigned arena) {
+    return arena < ARENA_INDICES ? atomic_load_explicit(&g.threads[arena], memory_order_relaxed)
+                                 : 0;
+}
+
+void arena_forked(void) {
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        if (arena_thread_count(a) != 0) { /* Do not touch pages for nothing. */
+            atomic_store_explicit(&g.threads[a], 0, memory_order_relaxed);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- made by the program */
+
+/* The lowest index that is not in use, with an arena that is described; -1: none, or no memory. */
+static int take_index(void) {
+    for (unsigned a = g.count; a < ARENA_INDICES; a++) {
+        struct arena *arena = arena_get(a);
+        if (arena != NULL && arena->state == ARENA_GONE) {
+            return (int)a;
+        }
+        if (arena == NULL) {
+            arena = meta_alloc(sizeof(struct arena), CACHE_LINE);
+            if (arena == NULL) {
+                return -1;
+            }
+            publish(arena, a);
+            return (int)a;
+        }
+    }
+    return -1;
+}
+
+/* Gives an arena a page heap for hooks, if it has none; false without memory. */
+static bool prepare_hooked(unsigned index) {
+    struct arena *arena = known(index);
+    if (arena->hooked != NULL) {
+        return true;
+    }
+    struct hooked *hooked = hooked_create(index);
+    if (hooked == NULL) {
+        return false;
+    }
+    atomic_store_explicit(&g.bins[index | ARENA_HOOKED], hooked_bins(hooked), memory_order_release);
+    atomic_store_explicit(&arena->hooked, hooked, memory_order_release);
+    return true;
+}
+
+static bool are_own_hooks(const struct extent_hooks *hooks) {
+    return hooks != NULL && hooks != &hooks_default;
+}
+
+/* Call with the lock held. */
+static bool set_hooks(unsigned index, struct extent_hooks *hooks) {
+    struct arena *arena = known(index);
+    bool own = are_own_hooks(hooks);
+    if (own && !prepare_hooked(index)) {
+        return false;
+    }
+    if (arena->hooked != NULL) {
+        hooked_set_hooks(arena->hooked, own ? hooks : &hooks_default);
+    }
+    atomic_store_explicit(&arena->uses_hooks, own, memory_order_release);
+    return true;
+}
+
+size_t arena_page_bytes(void) {
+    return min_size(os_facts.page_bytes, UNIT_BYTES);
+}
+
+void arena_add_units(unsigned arena, size_t units) {
+    size_t pages = units * (UNIT_BYTES / arena_page_bytes());
+    __atomic_fetch_add(&arena_get(arena & ARENA_INDEX)->sums.pactive, pages, __ATOMIC_RELAXED);
+}
+
+int arena_create(struct extent_hooks *hooks) {
+    enter();
+    int index = take_index();
+    if (index >= 0 && set_hooks((unsigned)index, hooks)) {
+        struct arena *arena = known((unsigned)index);
+        begin(arena, (unsigned)index, "manual");
+        atomic_store_explicit(&arena_has_manual, true, memory_order_seq_cst);
+        g.limit = (unsigned)max_size(g.limit, (size_t)index + 1);
+        atomic_store_explicit(&arena->state, ARENA_LIVE, memory_order_release);
+    } else {
+        index = -1;
+    }
+    leave();
+    return index;
+}
+
+struct extent_hooks *arena_hooks(unsigned arena) {
+    return arena_uses_hooks(arena) ? hooked_hooks(arena_hooked(arena)) : &hooks_default;
+}
+
+bool arena_set_hooks(unsigned arena, struct extent_hooks *hooks) {
+    enter();
+    bool done = arena_exists(arena) && set_hooks(arena, hooks);
+    leave();
+    return done;
+}
+
+/* ---------------------------------------------------------------- reset and destroy */
+
+/* The next span of an arena. */
+struct search {
+    unsigned arena;
+    struct span *found; /* a slab, or a large object that was claimed */
+    uintptr_t base;
+    unsigned bin; /* slab: index of its arena, with ARENA_HOOKED or without */
+    unsigned size_class;
+};
+
+/* Under the page heap's lock. */
+static bool is_wanted(struct span *span, void *context) {
+    struct search *search = context;
+    if ((span->arena & ARENA_INDEX) != search->arena) {
+        return false;
+    }
+    if (span->kind == SPAN_LARGE && !large_claim(span)) {
+        return false;
+    }
+    bool large = span->kind != SPAN_SLAB;
+    *search = (struct search){.arena = search->arena,
+                              .found = span,
+                              .base = span->base,
+                              .bin = span->arena,
+                              .size_class = large ? 0 : span->size_class};
+    return true;
+}
+
+static void free_everything(unsigned arena) {
+    struct search search = {.arena = arena};
+    size_t cursor = 0;
+    while (pages_walk_on(&cursor, is_wanted, &search)) {
+        if (search.found != NULL && search.size_class == 0) {
+            large_release(search.found);
+        } else if (search.found != NULL) {
+            bin_reset_slab(arena_bin(search.bin, search.size_class), search.found, search.base);
+        }
+        search.found = NULL;
+    }
+}
+
+static void trim_bins(unsigned arena) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bin_trim(arena_bin(arena, c));
+        if (arena_hooked(arena) != NULL) {
+            bin_trim(arena_bin(arena | ARENA_HOOKED, c));
+        }
+    }
+}
+
+bool arena_reset(unsigned arena) {
+    if (!arena_is_manual(arena)) {
+        return false;
+    }
+    tcaches_flush_all();
+    free_everything(arena);
+    trim_bins(arena);
+    (void)hooked_settle(arena);
+    return true;
+}
+
+/* From now on nobody finds it. */
+static bool begin_to_leave(unsigned arena) {
+    enter();
+    bool may_leave = arena_is_manual(arena) && arena_thread_count(arena) == 0;
+    if (may_leave) {
+        atomic_store_explicit(&known(arena)->state, ARENA_LEAVING, memory_order_release);
+    }
+    leave();
+    return may_leave;
+}
+
+bool arena_destroy(unsigned arena) {
+    if (!begin_to_leave(arena)) {
+        return false;
+    }
+    tcaches_flush_all();
+    free_everything(arena);
+    trim_bins(arena);
+    if (arena_hooked(arena) != NULL) {
+        hooked_destroy(arena);
+    }
+    counts_note_destroyed(arena);
+    enter();
+    g.any_destroyed = true;
+    (void)set_hooks(arena, NULL);
+    atomic_store_explicit(&known(arena)->state, ARENA_GONE, memory_order_release);
+    leave();
+    return true;
+}
+
+bool arena_any_destroyed(void) {
+    return g.any_destroyed;
+}
+
+/* ---------------------------------------------------------------- names and times */
+
+void arena_get_name(unsigned arena, char name[ARENA_NAME_BYTES]) {
+    name[0] = '\0';
+    if (arena_get(arena) != NULL) {
+        enter();
+        memcpy(name, known(arena)->name, ARENA_NAME_BYTES);
+        leave();
+    }
+}
+
+void arena_set_name(unsigned arena, const char *name) {
+    if (arena_get(arena) != NULL) {
+        enter();
+        fmt_text(known(arena)->name, ARENA_NAME_BYTES, "%s", name);
+        leave();
+    }
+}
+
+ssize_t arena_decay_ms(unsigned arena, enum arena_decay which) {
+    const struct arena *found = arena_get(arena);
+    return found != NULL ? (ssize_t)found->decay_ms[which] : arena_default_decay_ms(which);
+}
+
+bool arena_set_decay_ms(unsigned arena, enum arena_decay which, ssize_t ms) {
+    if (ms < -1 || !arena_exists(arena)) {
+        return false;
+    }
+    known(arena)->decay_ms[which] = ms;
+    if (arena == 0) {
+        dirty_decay_ms[which == ARENA_DIRTY ? CHUNK_DIRTY : CHUNK_MUZZY] = ms;
+    }
+    if (ms != -1) {
+        arena_purge(arena);
+    }
+    return true;
+}
+
+ssize_t arena_default_decay_ms(enum arena_decay which) {
+    return (ssize_t)g.default_decay_ms[which];
+}
+
+bool arena_set_default_decay_ms(enum arena_decay which, ssize_t ms) {
+    if (ms < -1) {
+        return false;
+    }
+    g.default_decay_ms[which] = ms;
+    return true;
+}
+
+/* ---------------------------------------------------------------- giving back */
+
+void arena_decay(unsigned arena) {
+    if (arena_exists(arena)) {
+        (void)pages_tick();
+        (void)hooked_settle(arena);
+    }
+}
+
+void arena_purge(unsigned arena) {
+    if (arena_exists(arena)) {
+        trim_bins(arena);
+        (void)hooked_purge(arena);
+        (void)pages_purge_all();
+    }
+}
+
+uint64_t arena_settle_hooked(void) {
+    uint64_t wait_ms = UINT64_MAX;
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        if (arena_hooked(a) != NULL) {
+            wait_ms = min_size(wait_ms, hooked_settle(a));
+        }
+    }
+    return wait_ms;
+}
+
+size_t arena_purge_hooked(void) {
+    size_t bytes = 0;
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        bytes += arena_hooked(a) != NULL ? hooked_purge(a) : 0;
+    }
+    return bytes;
+}
+
+/* ---------------------------------------------------------------- questions */
+
+int arena_of(const void *address) {
+    size_t size;
+    const struct chunk *chunk = classmap_chunk((uintptr_t)address);
+    if (chunk == NULL) {
+        return emergency_look(address, &size) != EMERGENCY_ELSEWHERE ? 0 : -1;
+    }
+    const struct span *span = classmap_span((uintptr_t)address);
+    if (span != NULL && span->kind != SPAN_NONE) {
+        return span->arena & ARENA_INDEX;
+    }
+    return chunk->owner != 0 ? chunk->owner - 1 : 0;
+}
+
+size_t *arena_pactive(unsigned arena) {
+    struct arena *found = arena_get(arena);
+    return found != NULL ? &found->sums.pactive : NULL;
 }

@@ -1,26 +1,158 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.h - bins under one roof, one arena per CPU the process may use.
+ * arena.h - bins under one roof: one arena per CPU the process may use, and those the program makes.
  *
  * Threads on different CPUs refill from different arenas, so they rarely meet at a lock, and what
  * one thread allocates in a row does not share cache lines with another's.
+ *
+ *      0 .. arena_count() - 1                automatic: threads are spread over them
+ *      arena_count() .. arena_limit() - 1    manual: made by the program, one at a time
+ *
+ * All of them share one page heap, but for memory that an arena had from extent hooks: that has bins
+ * of its own, under the arena's index plus ARENA_HOOKED, and a page heap of its own (hooked.h).
+ *
+ * Threads     All functions may be called from any thread.
  */
 #pragma once
 
-#include "heap/bin.h"
+#include <sys/types.h>
 
-struct arena {
-    struct bin bins[CLASS_COUNT];
+#include "heap/bin.h"
+#include "heap/counts.h"
+#include "heap/hooked.h"
+
+enum { ARENA_INDICES = 4095, ARENA_NAME_BYTES = 32 };
+enum { MOST_ARENAS = 256 }; /* automatic ones */
+
+/* Milliseconds as in the options dirty_decay_ms and muzzy_decay_ms. */
+enum arena_decay { ARENA_DIRTY, ARENA_MUZZY, ARENA_DECAYS };
+
+enum arena_state {
+    ARENA_GONE, /* destroyed; its bins stay, since caches may hold objects of theirs */
+    ARENA_LIVE,
+    ARENA_LEAVING, /* is being destroyed */
 };
 
-enum { MOST_ARENAS = 256 };
+/* What an arena counts beside its bins; several threads change it at once (count_add_shared). */
+struct arena_sums {
+    uint64_t requests[CLASS_COUNT]; /* of threads that are gone, and those that met no cache */
+    struct {
+        uint64_t nmalloc, ndalloc;
+    } lextents[LEXTENT_CLASSES];
+    uint64_t large_bytes; /* of large objects, at usable size */
+    size_t pactive;       /* pages that have an owner; its address is given to programs */
+    uint64_t born_ms;
+};
+
+/* Made once for an index and never unmapped.  Bins have locks of their own, atomics are written by
+ * anybody, the rest under the lock of arena.c. */
+struct arena {
+    struct bin bins[CLASS_COUNT];
+    _Atomic uint8_t state;           /* enum arena_state */
+    _Atomic bool uses_hooks;         /* new memory comes from hooked */
+    _Atomic(struct hooked *) hooked; /* NULL: never had hooks */
+    _Atomic int64_t decay_ms[ARENA_DECAYS];
+    struct arena_sums sums;
+    char name[ARENA_NAME_BYTES];
+};
 
 /* False when the kernel refuses the memory. */
 bool arena_init(void);
 
+/* Automatic arenas, those that threads are spread over: 0 .. arena_count() - 1. */
 unsigned arena_count(void);
+
+/* One more than the largest index that was ever in use. */
+unsigned arena_limit(void);
+
+/* Is there an arena of this index now? */
+bool arena_exists(unsigned arena);
+
+/* Was it made by arena_create? */
+bool arena_is_manual(unsigned arena);
 
 /* The arena a thread that runs on this CPU should use. */
 unsigned arena_choose(void);
 
+/* The arena of an index, whatever its state, or NULL when there never was one. */
+struct arena *arena_get(unsigned arena);
+
+/* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks. */
 struct bin *arena_bin(unsigned arena, unsigned size_class);
+
+/* The bin for memory from hooks, or NULL when the arena never had any. */
+struct bin *arena_hooked_bin(unsigned arena, unsigned size_class);
+
+/* The page heap of its hooks, or NULL.  `arena` may carry ARENA_HOOKED. */
+struct hooked *arena_hooked(unsigned arena);
+
+/* Does new memory of this arena come from extent hooks? */
+bool arena_uses_hooks(unsigned arena);
+
+/* Units got an owner in this arena, or lost it where `units` is negative, modulo 2^64.  `arena` may
+ * carry ARENA_HOOKED. */
+void arena_add_units(unsigned arena, size_t units);
+
+/* What pages are counted in: those of the kernel, or units where those are smaller. */
+size_t arena_page_bytes(void);
+
+/* True from the first arena_create on. */
+extern _Atomic bool arena_has_manual HIDDEN;
+
+/* A thread uses this arena from now on, or does no longer.  False when there is no such arena. */
+bool arena_bind(unsigned arena);
+void arena_unbind(unsigned arena);
+
+/* Number of threads that do. */
+unsigned arena_thread_count(unsigned arena);
+
+/* In the child of a fork: no thread uses any. */
+void arena_forked(void);
+
+/* ---------------------------------------------------------------- arenas made by the program */
+
+/* The index of a new arena that gets its memory from `hooks`, or from the kernel as all others where
+ * that is NULL; -1 without memory or when all indices are taken. */
+int arena_create(struct extent_hooks *hooks);
+
+/* Frees every object of a manual arena; false for any other.  Nobody may use them afterwards. */
+bool arena_reset(unsigned arena);
+
+/* The same, and its index may be used again.  False for one that is not manual or that threads use. */
+bool arena_destroy(unsigned arena);
+
+/* Was any arena ever destroyed? */
+bool arena_any_destroyed(void);
+
+/* The hooks in use; the default ones may be called by others as well.  Setting them concerns memory
+ * that is had from now on.  False without memory. */
+struct extent_hooks *arena_hooks(unsigned arena);
+bool arena_set_hooks(unsigned arena, struct extent_hooks *hooks);
+
+/* "auto_0", "manual_7" or what was set, in at most ARENA_NAME_BYTES - 1 characters. */
+void arena_get_name(unsigned arena, char name[ARENA_NAME_BYTES]);
+void arena_set_name(unsigned arena, const char *name);
+
+/* Setting purges at once, except for -1; false for less than that.  Each arena remembers its times;
+ * for the pages that arenas share, those of arena 0 are in effect. */
+ssize_t arena_decay_ms(unsigned arena, enum arena_decay which);
+bool arena_set_decay_ms(unsigned arena, enum arena_decay which, ssize_t ms);
+
+/* The times that arenas made from now on begin with. */
+ssize_t arena_default_decay_ms(enum arena_decay which);
+bool arena_set_default_decay_ms(enum arena_decay which, ssize_t ms);
+
+/* Gives back its free pages, those that are due or all; those of the shared page heap likewise. */
+void arena_decay(unsigned arena);
+void arena_purge(unsigned arena);
+
+/* The same for the memory from hooks of all arenas: milliseconds until there is more to do, and bytes
+ * that went.  Call with no lock held. */
+uint64_t arena_settle_hooked(void);
+size_t arena_purge_hooked(void);
+
+/* The arena of the object, slab or free page at an address; -1 when it is not of this heap. */
+int arena_of(const void *address);
+
+/* Live address of the number of pages in use. */
+size_t *arena_pactive(unsigned arena);

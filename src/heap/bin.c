@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
+#include "heap/hooked.h"
 #include "heap/slab.h"
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };
@@ -38,9 +39,9 @@ void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
                         .arena = (uint16_t)arena};
 }
 
-/* Counters are written under the lock and read without. */
-static void add(size_t *counter, size_t change) {
-    __atomic_store_n(counter, *counter + change, __ATOMIC_RELAXED);
+/* Numbers of slabs are written under the lock and read without. */
+static void add(uint32_t *number, uint32_t change) {
+    __atomic_store_n(number, *number + change, __ATOMIC_RELAXED);
 }
 
 static void repair(struct bin *bin);
@@ -54,23 +55,33 @@ static void enter(struct bin *bin) {
 static void join_set(struct bin *bin, struct span *slab) {
     slab->nout = (int16_t)slab_nout(slab);
     pairing_insert(&bin->slabs, &slab->node, slab->base);
+    add(&bin->nonfull, 1);
 }
 
 static void leave_set(struct bin *bin, struct span *slab) {
     slab->nout = (int16_t)(slab->nout | SLAB_APART);
     pairing_remove(&bin->slabs, &slab->node);
+    add(&bin->nonfull, -1u);
 }
 
 static size_t slab_units(const struct bin *bin) {
     return (size_classes[bin->size_class].slab_mask + 1) / UNIT_BYTES;
 }
 
-static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
+static struct span *take_units(const struct bin *bin, enum pages_growth growth) {
     bool zeroed;
-    struct span *slab = pages_take(slab_units(bin), slab_units(bin), growth, &zeroed);
+    size_t units = slab_units(bin);
+    return UNLIKELY(bin->arena & ARENA_HOOKED) ? hooked_take(bin->arena, units, units, &zeroed)
+                                               : pages_take(units, units, growth, &zeroed);
+}
+
+static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
+    struct span *slab = take_units(bin, growth);
     if (slab != NULL) {
         slab_create(slab, bin->size_class, bin->arena);
+        arena_add_units(bin->arena, slab_units(bin));
         add(&bin->nslabs, 1);
+        count_add(&bin->nmade, 1);
         bin->nempty++;
         join_set(bin, slab);
     }
@@ -79,11 +90,16 @@ static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
 
 static void release_slab(struct bin *bin, struct span *slab) {
     leave_set(bin, slab);
-    add(&bin->nslabs, -(size_t)1);
+    arena_add_units(bin->arena, -slab_units(bin));
+    add(&bin->nslabs, -1u);
     bin->nempty--;
     uintptr_t base = slab->base;
     slab_destroy(slab);
-    pages_give_back(base, slab_units(bin));
+    if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
+        hooked_give_back(base, slab_units(bin));
+    } else {
+        pages_give_back(base, slab_units(bin));
+    }
 }
 
 unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_growth growth) {
@@ -100,7 +116,8 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
             leave_set(bin, slab);
         }
     }
-    add(&bin->nout, got);
+    count_add(&bin->nmalloc, got);
+    count_add(&bin->nfills, got > 1);
     lock_release(&bin->lock);
     return got;
 }
@@ -120,6 +137,7 @@ static COLD void found_foreign(const void *object) {
 static COLD void after_free(struct bin *bin, struct span *slab) {
     if (slab_is_apart(slab)) {
         join_set(bin, slab);
+        count_add(&bin->nreslabs, 1);
     }
     if (slab_is_empty(slab)) {
         bin->nempty++;
@@ -163,7 +181,8 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
             after_free(bin, slab);
         }
     }
-    add(&bin->nout, -(size_t)done);
+    count_add(&bin->ndalloc, done);
+    count_add(&bin->nflushes, done > 1);
     return done;
 }
 
@@ -183,7 +202,84 @@ void bin_drain(unsigned size_class, void **slots, unsigned count) {
     }
 }
 
+/* ---------------------------------------------------------------- arenas made by the program */
+
+/* Moves the objects of arenas made by the program behind the others; how many others there are. */
+static unsigned sort_out(unsigned size_class, void **slots, unsigned count) {
+    uintptr_t mask = ~(uintptr_t)size_classes[size_class].slab_mask;
+    unsigned automatic = 0;
+    for (unsigned i = 0; i < count; i++) {
+        uintptr_t base = (uintptr_t)slots[i] & mask;
+        const struct span *slab = slab_place(base);
+        if (slab->base == base && slab->arena < arena_count()) {
+            void *object = slots[i];
+            slots[i] = slots[automatic];
+            slots[automatic++] = object;
+        }
+    }
+    return automatic;
+}
+
+unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count) {
+    unsigned automatic = sort_out(size_class, slots, count);
+    bin_drain(size_class, slots + automatic, count - automatic);
+    return automatic;
+}
+
+/* Frees what is out and does not carry the secret; how many objects that were. */
+static unsigned free_live(struct span *slab) {
+    const struct size_class *sc = slab_class(slab);
+    unsigned freed = 0;
+    for (unsigned i = 0; i < slab->ncarved; i++) {
+        void *object = (void *)(slab->base + (uintptr_t)i * sc->size);
+        if (!bits_get(slab->bits, i) && slab_word1(object) != slab_secret) {
+            slab_set_word1(object, slab_secret);
+            bits_set_range(slab->bits, i, 1);
+            freed++;
+        }
+    }
+    slab->nout = (int16_t)(slab->nout - (int)freed);
+    return freed;
+}
+
+void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {
+    enter(bin);
+    bool is_there = slab->kind == SPAN_SLAB && slab->size_class == bin->size_class &&
+                    slab->arena == bin->arena && slab->base == base;
+    unsigned freed = is_there ? free_live(slab) : 0;
+    if (freed > 0) {
+        count_add(&bin->ndalloc, freed);
+        after_free(bin, slab);
+    }
+    lock_release(&bin->lock);
+}
+
 /* ---------------------------------------------------------------- questions about one object */
+
+static struct bin_use query_slab(const struct span *slab) {
+    struct bin *bin = arena_bin(slab->arena, slab->size_class);
+    const struct size_class *sc = &size_classes[bin->size_class];
+    enter(bin);
+    struct bin_use use = {
+        .slabcur = bin->slabs != NULL ? (void *)slab_of_node(bin->slabs)->base : NULL,
+        .nfree = sc->total - slab_nout(slab),
+        .nregs = sc->total,
+        .size = sc->slab_mask + 1,
+        .bin_nfree = (size_t)bin->nslabs * sc->total - bin_nout(bin),
+        .bin_nregs = (size_t)bin->nslabs * sc->total,
+    };
+    lock_release(&bin->lock);
+    return use;
+}
+
+struct bin_use bin_query(const void *address) {
+    const struct span *span = classmap_span((uintptr_t)address);
+    if (span == NULL || span->kind == SPAN_NONE) {
+        return (struct bin_use){0};
+    }
+    return span->kind == SPAN_SLAB ? query_slab(span)
+                                   : (struct bin_use){.nregs = 1, .size = span->bytes};
+}
 
 enum bin_object bin_look(struct span *slab, uintptr_t address) {
     struct bin *bin = arena_bin(slab->arena, slab->size_class);
@@ -218,6 +314,7 @@ void bin_trim(struct bin *bin) {
     /* Walk the set by taking it apart; there are few slabs in it, and this is a rare call. */
     struct pairing_node *all = bin->slabs;
     bin->slabs = NULL;
+    __atomic_store_n(&bin->nonfull, 0, __ATOMIC_RELAXED); /* Counters are read without the lock. */
     while (all != NULL) {
         struct span *slab = slab_of_node(all);
         pairing_remove(&all, &slab->node);
@@ -229,10 +326,23 @@ void bin_trim(struct bin *bin) {
     lock_release(&bin->lock);
 }
 
-/* ---------------------------------------------------------------- verifying, repairing */
+/* ---------------------------------------------------------------- counting, verifying, repairing */
+
+void bin_restart_counts(struct bin *bin) {
+    enter(bin);
+    size_t nout = bin_nout(bin);
+    count_set(&bin->ndalloc, 0);
+    count_set(&bin->nmalloc, nout);
+    count_set(&bin->nmade, bin->nslabs);
+    count_set(&bin->nfills, 0);
+    count_set(&bin->nflushes, 0);
+    count_set(&bin->nreslabs, 0);
+    lock_release(&bin->lock);
+    lock_reset_counts(&bin->lock);
+}
 
 struct bin_sums {
-    const struct bin *bin;
+    struct bin *bin;
     size_t nslabs, nempty, nout, in_set;
 };
 
@@ -253,32 +363,46 @@ void bin_verify(struct bin *bin) {
     struct bin_sums sums = {.bin = bin};
     enter(bin); /* The background thread may be at work. */
     pages_walk(sum_slab, &sums);
-    ensure(sums.nslabs == bin->nslabs && sums.nempty == bin->nempty && sums.nout == bin->nout);
+    ensure(sums.nslabs == bin->nslabs && sums.nempty == bin->nempty);
+    ensure(sums.nout == bin_nout(bin) && sums.in_set == bin->nonfull);
     ensure(pairing_verify(bin->slabs) == sums.in_set);
     lock_release(&bin->lock);
 }
 
 /* Derives count, set and totals again from the bitmaps, which are always whole words. */
 static void repair_slab(struct span *slab, void *context) {
-    struct bin *bin = context;
+    struct bin_sums *sums = context;
+    struct bin *bin = sums->bin;
     if (slab->kind != SPAN_SLAB || slab->size_class != bin->size_class ||
         slab->arena != bin->arena) {
         return;
     }
     slab_repair(slab);
-    add(&bin->nslabs, 1);
+    sums->nslabs++;
+    sums->nout += slab_nout(slab);
     bin->nempty += slab_is_empty(slab);
-    add(&bin->nout, slab_nout(slab));
     if (!slab_is_full(slab)) {
         join_set(bin, slab);
     }
 }
 
+/* Lets the difference of two counts that only grow be what was found. */
+static void repair_difference(uint64_t *more, uint64_t *less, uint64_t difference) {
+    if (*less + difference >= *more) {
+        count_set(more, *less + difference);
+    } else {
+        count_set(less, *more - difference);
+    }
+}
+
 /* The holder of the lock vanished in a fork: what it was moving is lost, nothing is owned twice. */
 static COLD void repair(struct bin *bin) {
+    struct bin_sums sums = {.bin = bin};
     bin->slabs = NULL;
-    bin->nslabs = 0;
     bin->nempty = 0;
-    bin->nout = 0;
-    pages_walk(repair_slab, bin);
+    __atomic_store_n(&bin->nonfull, 0, __ATOMIC_RELAXED);
+    pages_walk(repair_slab, &sums);
+    arena_add_units(bin->arena, (sums.nslabs - bin->nslabs) * slab_units(bin));
+    __atomic_store_n(&bin->nslabs, (uint32_t)sums.nslabs, __ATOMIC_RELAXED);
+    repair_difference(&bin->nmalloc, &bin->ndalloc, sums.nout);
 }

@@ -8,17 +8,30 @@
 #include "heap/chunk.h"
 #include "heap/pages.h"
 
-/* One bin.  bin.c alone changes it; nslabs and nout are read without the lock.  Padded so that two
- * bins share no cache line. */
+/* One bin.  bin.c alone changes it; the counts are read without the lock.  Padded so that two bins
+ * share no cache line. */
 struct bin {
     struct lock lock;
-    uint32_t nempty;            /* slabs no object of which is handed out */
     struct pairing_node *slabs; /* slabs something can be taken from, lowest address first */
-    size_t nslabs;
-    size_t nout; /* objects handed out: live, or in a cache */
+    uint64_t nmalloc;           /* objects that left slabs so far, ... */
+    uint64_t ndalloc;           /* ... and that came back */
+    uint64_t nfills;            /* refills and drains of more than one object */
+    uint64_t nflushes;
+    uint64_t nmade;    /* slabs made so far */
+    uint64_t nreslabs; /* times a full slab could be taken from again */
+    uint32_t nslabs;   /* now */
+    uint32_t nonfull;  /* of these, in the set */
+    uint32_t nempty;   /* of these, slabs no object of which is handed out */
     uint16_t arena;
     uint8_t size_class;
 } __attribute__((aligned(CACHE_LINE)));
+_Static_assert(sizeof(struct bin) == 2 * CACHE_LINE, "there are many of them");
+
+/* Objects handed out: live, or in a cache.  What came back is read first: it is never more. */
+static inline size_t bin_nout(const struct bin *bin) {
+    uint64_t ndalloc = __atomic_load_n(&bin->ndalloc, __ATOMIC_ACQUIRE);
+    return count_read(&bin->nmalloc) - ndalloc;
+}
 
 /*
  * The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
@@ -43,6 +56,29 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
  */
 void bin_drain(unsigned size_class, void **slots, unsigned count);
 
+/* The same for those among them that belong to arenas made by the program; the others come first in
+ * slots[] afterwards, and their number is returned. */
+unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count);
+
+/*
+ * Frees every object of a slab that the program holds; those that a cache holds carry the secret and
+ * stay out, and keep their slab until they come home.  Nothing happens when `slab` is not, or no
+ * longer, the bin's slab at `base`.
+ */
+void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base);
+
+/* How well the memory around an address is used; the layout of jemalloc's utilization query.  A large
+ * object is one region that is not free.  All zeros for what is not of this heap, or free. */
+struct bin_use {
+    void *slabcur;    /* the slab that serves next, or NULL */
+    size_t nfree;     /* objects of the slab that are in it */
+    size_t nregs;     /* objects it has room for */
+    size_t size;      /* its bytes */
+    size_t bin_nfree; /* the same two, over all slabs of the bin */
+    size_t bin_nregs;
+};
+struct bin_use bin_query(const void *address);
+
 /* What the slab says about the object at `address`, under the bin's lock. */
 enum bin_object { BIN_OBJECT_OUT, BIN_OBJECT_FREE, BIN_OBJECT_UNCARVED };
 enum bin_object bin_look(struct span *slab, uintptr_t address);
@@ -52,6 +88,9 @@ void bin_note_slow_free(struct span *slab, uintptr_t address);
 
 /* Gives the empty slab the bin keeps back to the page heap. */
 void bin_trim(struct bin *bin);
+
+/* Counts from 0 again: what is handed out and the slabs there are count as just made. */
+void bin_restart_counts(struct bin *bin);
 
 /* Checks the bin against its slabs. */
 void bin_verify(struct bin *bin);

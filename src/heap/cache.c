@@ -17,7 +17,7 @@
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
  * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and
  * doubles at each slow call, up to 254 objects or 64 KiB, as long as the thread's budget lasts;
- * then classes with much room give way to those in need.
+ * then classes with much room give way to those in need.  A thread may set lower limits (thread.h).
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and
  *             its new tops are published last, so a search by another thread never meets half a
@@ -31,8 +31,10 @@
 
 #include "base/attention.h"
 #include "base/log.h"
+#include "base/opt.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
+#include "heap/hooked.h"
 
 enum {
     CALLS_BEFORE_MAGAZINES = 8,
@@ -70,14 +72,15 @@ static unsigned richest_class(const struct thread *thread, unsigned objects) {
 }
 
 /* The class had a slow call: double its room, as far as class and budget allow. */
-static inline void grow_room(struct thread *thread, unsigned c) {
+static inline void grow_room(struct thread *thread, size_t c) {
     const struct size_class *sc = &size_classes[c];
     unsigned room = thread->room[c];
-    if (room == sc->room_max || thread->spare_bytes < sc->size) {
+    unsigned most = thread->most[c];
+    if (room == most || thread->spare_bytes < sc->size) {
         return;
     }
     size_t affordable = room + thread->spare_bytes / sc->size;
-    set_room(thread, c, (unsigned)min_size(min_size(room * 2u, sc->room_max), affordable));
+    set_room(thread, (unsigned)c, (unsigned)min_size(min_size(room * 2u, most), affordable));
 }
 
 static void empty_class(struct thread *thread, unsigned c);
@@ -100,8 +103,7 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
 /* The class had to ask others for objects or to leave some to them: if the budget kept it from
  * growing, it may be another's turn to give way. */
 static inline void note_need(struct thread *thread, unsigned c) {
-    if (thread->room[c] < size_classes[c].room_max &&
-        ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
+    if (thread->room[c] < thread->most[c] && ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
         steal_room(thread, c);
     }
 }
@@ -129,17 +131,24 @@ static inline uintptr_t close_top(uintptr_t *top, uintptr_t mask) {
     return seen;
 }
 
-static inline struct closed close_give(struct thread *thread, unsigned c) {
-    uintptr_t give = close_top(&thread->hot.rec[c].give, 0);
+/* The compiler is kept from addressing the two tops apart: one register then serves both. */
+static inline struct rec *record_of(struct thread *thread, size_t c) {
+    struct rec *rec = &thread->hot.rec[c];
+    __asm__("" : "+r"(rec));
+    return rec;
+}
+
+static inline struct closed close_give(struct thread *thread, struct rec *rec, size_t c) {
+    uintptr_t give = close_top(&rec->give, 0);
     struct closed closed = {.give = magazine_of_give(give)};
     closed.given = (void **)magazine_give_start(closed.give, thread->cap[c]);
     closed.ngive = (unsigned)((void **)give - closed.given);
     return closed;
 }
 
-static inline struct closed close_class(struct thread *thread, unsigned c) {
-    struct closed closed = close_give(thread, c);
-    uintptr_t take = close_top(&thread->hot.rec[c].take, ~(uintptr_t)MAGAZINE_MASK);
+static inline struct closed close_class(struct thread *thread, struct rec *rec, size_t c) {
+    struct closed closed = close_give(thread, rec, c);
+    uintptr_t take = close_top(&rec->take, ~(uintptr_t)MAGAZINE_MASK);
     closed.take = magazine_of_take(take);
     closed.ntake = magazine_take_count(take);
     return closed;
@@ -156,9 +165,8 @@ static inline void count_turn(uint8_t *turn) {
 
 /* Opens the class with F open for what A leaves of the room, at most half of it, and holding
  * `first` if that is not NULL. */
-static inline void open_class(struct thread *thread, unsigned c, struct closed closed,
-                              void *first) {
-    struct rec *rec = &thread->hot.rec[c];
+static inline void open_class(struct thread *thread, struct rec *rec, size_t c,
+                              struct closed closed, void *first) {
     unsigned room = thread->room[c];
     assert(room > 0);
     unsigned left = room > closed.ntake ? room - closed.ntake : 1;
@@ -222,13 +230,19 @@ static inline void give_to_take(struct closed *closed) {
     closed->ntake += closed->ngive;
 }
 
+/* Objects leave the class, to a depot or to slabs: those of A and those of F. */
+static void count_leaving(struct thread *thread, unsigned c, const struct closed *closed) {
+    count_add(&thread->filled[c], -(uint64_t)closed->ntake);
+    count_add(&thread->fetched[c], -(uint64_t)(closed->ntake + closed->ngive));
+}
+
 /* Gives a class its magazines once it has been asked for often enough. */
 static COLD bool earn_magazines(struct thread *thread, unsigned c) {
-    if (++thread->seen[c] < CALLS_BEFORE_MAGAZINES) {
+    if (thread->most[c] == 0 || ++thread->seen[c] < CALLS_BEFORE_MAGAZINES) {
         return false;
     }
     thread->seen[c] = 0;
-    size_t room = min_size(FIRST_ROOM, size_classes[c].room_max);
+    size_t room = min_size(FIRST_ROOM, thread->most[c]);
     if (bytes_of(c, (unsigned)room) > thread->spare_bytes) {
         steal_room(thread, c);
         room = min_size(room, thread->spare_bytes / size_classes[c].size);
@@ -245,7 +259,7 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
     }
     set_room(thread, c, (unsigned)room);
     thread->goal[c] = FIRST_GOAL;
-    open_class(thread, c, empty, NULL);
+    open_class(thread, record_of(thread, c), c, empty, NULL);
     return true;
 }
 
@@ -269,8 +283,7 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
  * memory is touched that has no page behind it the depots' surplus is put back into slabs, and
  * before a new chunk is asked for all that the depots and this thread's other classes hold.
  */
-static unsigned fetch(struct thread *thread, unsigned c, void **slots, unsigned count) {
-    struct bin *bin = arena_bin(thread != NULL ? thread->arena : arena_choose(), c);
+static unsigned fetch(struct thread *thread, struct bin *bin, void **slots, unsigned count) {
     unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
     if (UNLIKELY(got == 0)) {
         if (!(attention_get() & ATTENTION_ORPHANS)) { /* A young child shares pages: touch few. */
@@ -279,16 +292,60 @@ static unsigned fetch(struct thread *thread, unsigned c, void **slots, unsigned 
         got = bin_refill(bin, slots, count, PAGES_IN_CHUNKS);
     }
     if (UNLIKELY(got == 0)) {
-        cache_make_way(thread, c);
+        cache_make_way(thread, bin->size_class);
         got = bin_refill(bin, slots, count, PAGES_MAY_GROW);
     }
     return got;
 }
 
-void *cache_alloc_uncached(struct thread *thread, unsigned c) {
+void cache_count_past_alloc(unsigned arena, unsigned c) {
+    count_add_shared(&arena_get(arena)->sums.requests[c], 1);
+    thread_note_alloc(size_classes[c].size);
+}
+
+void cache_count_past_free(unsigned c) {
+    thread_note_free(size_classes[c].size);
+}
+
+/* An object of an arena's slabs has gone to the program past the magazines of `thread`, if there is
+ * one; what is of its own arena counts as if it had come through A. */
+static void count_uncached(struct thread *thread, unsigned arena, unsigned c) {
+    bool is_foreign = thread == tls.self && thread != NULL && thread->arena != arena;
+    if (thread == NULL || is_foreign) {
+        cache_count_past_alloc(arena, c);
+    } else {
+        count_add(&thread->filled[c], 1);
+        count_add(&thread->fetched[c], 1);
+    }
+}
+
+void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned c) {
     void *object = NULL;
-    fetch(thread, c, &object, 1);
+    bool calls_hooks = false;
+    if (UNLIKELY(arena_uses_hooks(arena))) {
+        /* Of an explicit cache the lock is held, and within a hook none may be called. */
+        calls_hooks = thread == tls.self && !(tls.modes & THREAD_IN_HOOK);
+        arena = calls_hooks ? arena : 0;
+    }
+    if (UNLIKELY(calls_hooks)) {
+        object = hooked_alloc_small(arena, c);
+    } else {
+        fetch(thread, arena_bin(arena, c), &object, 1);
+    }
+    if (LIKELY(object != NULL)) {
+        count_uncached(thread, arena, c);
+    }
     return object;
+}
+
+void *cache_alloc_uncached(struct thread *thread, unsigned c) {
+    return cache_alloc_from(thread, thread != NULL ? thread->arena : arena_choose(), c);
+}
+
+/* A freed object goes past F. */
+static void drain_one(struct thread *thread, unsigned c, void *object) {
+    count_add(&thread->fetched[c], -(uint64_t)1);
+    bin_drain(c, &object, 1);
 }
 
 /* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half the
@@ -302,27 +359,42 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
     if (ntake >= goal) {
         return ntake;
     }
-    unsigned got = depot_take(c, take, ntake, goal - ntake);
-    if (got == 0) {
-        got = fetch(thread, c, (*take)->slots + ntake, goal - ntake);
+    unsigned got = LIKELY(!thread->apart) ? depot_take(c, take, ntake, goal - ntake) : 0;
+    if (got == 0 && UNLIKELY(arena_uses_hooks(thread->arena))) {
+        thread_note_hooks(); /* No hook can be called while the class is closed. */
+    } else if (got == 0) {
+        got = fetch(thread, arena_bin(thread->arena, c), (*take)->slots + ntake, goal - ntake);
     }
+    count_add(&thread->fetched[c], got);
     return ntake + got;
 }
 
-/* A is empty: hand out what was freed, and if that is little, fetch more.  The object is taken
- * before the class is open again, when no signal handler can take it too. */
-static inline void *refill(struct thread *thread, unsigned c) {
-    struct closed closed = close_give(thread, c);
-    closed.take = magazine_of_take(thread->hot.rec[c].take);
+static COLD void *open_empty(struct thread *thread, struct rec *rec, unsigned c,
+                             struct closed closed) {
+    open_class(thread, rec, c, closed, NULL);
+    return NULL;
+}
+
+/* A is empty, its top is the magazine: hand out what was freed, and if that is little, fetch more.
+ * The object is taken before the class is open again, when no signal handler can take it too. */
+static inline __attribute__((always_inline)) void *refill(struct thread *thread, struct rec *rec,
+                                                          size_t c, uintptr_t take_top) {
+    struct closed closed = close_give(thread, rec, c);
+    closed.take = (struct magazine *)take_top;
     give_to_take(&closed);
     grow_room(thread, c);
     if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
         struct magazine *take = closed.take;
-        closed.ntake = fetch_more(thread, c, &take, closed.ntake);
+        closed.ntake = fetch_more(thread, (unsigned)c, &take, closed.ntake);
         closed.take = take;
+        if (UNLIKELY(closed.ntake == 0)) {
+            return open_empty(thread, rec, (unsigned)c, closed);
+        }
     }
-    void *object = closed.ntake > 0 ? closed.take->slots[--closed.ntake] : NULL;
-    open_class(thread, c, closed, NULL);
+    assert(closed.ntake > 0);
+    count_add(&thread->filled[c], closed.ntake);
+    void *object = closed.take->slots[--closed.ntake];
+    open_class(thread, rec, c, closed, NULL);
     return object;
 }
 
@@ -341,16 +413,18 @@ static COLD void *alloc_unusually(struct thread *thread, unsigned c) {
         return cache_alloc_uncached(thread, c);
     }
     /* A handler may have filled A between the caller's look and its entering. */
-    void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
-    return object != NULL ? object : refill(thread, c);
+    struct rec *rec = &thread->hot.rec[c];
+    void *object = magazine_pop_slowly(&rec->take);
+    return object != NULL ? object : refill(thread, rec, c, rec->take);
 }
 
-void *cache_alloc_empty(struct thread *thread, unsigned c) {
-    uintptr_t take = thread->hot.rec[c].take;
+void *cache_alloc_empty(struct thread *thread, size_t c) {
+    struct rec *rec = record_of(thread, c);
+    uintptr_t take = rec->take;
     if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_heap_is_shrinking())) {
-        return alloc_unusually(thread, c);
+        return alloc_unusually(thread, (unsigned)c);
     }
-    return refill(thread, c);
+    return refill(thread, rec, c, take);
 }
 
 void *cache_alloc(struct thread *thread, unsigned c) {
@@ -358,25 +432,39 @@ void *cache_alloc(struct thread *thread, unsigned c) {
     return object != NULL ? object : cache_alloc_empty(thread, c);
 }
 
+/* The `ntake` objects in `take` go to others; an empty magazine for them. */
+static __attribute__((noinline)) struct magazine *
+let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigned ntake) {
+    count_add(&thread->filled[c], -(uint64_t)ntake);
+    count_add(&thread->fetched[c], -(uint64_t)ntake);
+    take = depot_put(c, take, ntake);
+    note_need(thread, c);
+    return take;
+}
+
 /* F is full: put it onto A, or let A, which is colder, leave first.  The object that found no slot
  * becomes the first of the new F. */
-static inline void relieve(struct thread *thread, unsigned c, void *object) {
-    struct closed closed = close_class(thread, c);
+static inline void relieve(struct thread *thread, size_t c, void *object) {
+    struct rec *rec = record_of(thread, c);
+    struct closed closed = close_class(thread, rec, c);
+    count_add(&thread->filled[c], closed.ngive);
     if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
-        closed.take = depot_put(c, closed.take, closed.ntake);
+        closed.take = let_take_leave(thread, (unsigned)c, closed.take, closed.ntake);
         closed.ntake = 0;
-        note_need(thread, c);
     }
     give_to_take(&closed);
     grow_room(thread, c);
-    open_class(thread, c, closed, object);
+    open_class(thread, rec, c, closed, object);
 }
 
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object);
 
-void cache_free_full(struct thread *thread, unsigned c, void *object) {
+void cache_free_full(struct thread *thread, size_t c, void *object) {
+    if (object == NULL) {
+        __builtin_unreachable(); /* Spares a test in open_class. */
+    }
     if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_heap_is_shrinking())) {
-        free_unusually(thread, c, object);
+        free_unusually(thread, (unsigned)c, object);
     } else {
         relieve(thread, c, object);
     }
@@ -390,7 +478,8 @@ void cache_free(struct thread *thread, unsigned c, void *object) {
 
 /* Leaves the class closed, with both magazines empty. */
 static struct closed put_all(struct thread *thread, unsigned c) {
-    struct closed closed = close_class(thread, c);
+    struct closed closed = close_class(thread, record_of(thread, c), c);
+    count_leaving(thread, c, &closed);
     if (!fits_on_take(&closed)) {
         closed.take = depot_put(c, closed.take, closed.ntake);
         closed.ntake = 0;
@@ -403,7 +492,7 @@ static struct closed put_all(struct thread *thread, unsigned c) {
 
 static void empty_class(struct thread *thread, unsigned c) {
     struct closed closed = put_all(thread, c);
-    open_class(thread, c, closed, NULL);
+    open_class(thread, record_of(thread, c), c, closed, NULL);
 }
 
 static void flush_class(struct thread *thread, unsigned c) {
@@ -423,16 +512,18 @@ static void flush_class(struct thread *thread, unsigned c) {
 static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *object) {
     if (size_classes[c].size > KEPT_OBJECT_BYTES || thread->room[c] == 0) {
         flush_class(thread, c);
-        bin_drain(c, &object, 1);
+        drain_one(thread, c, object);
         return;
     }
     unsigned few = KEPT_SLAB_BYTES / (size_classes[c].slab_mask + 1);
-    struct closed closed = close_class(thread, c);
+    struct rec *rec = record_of(thread, c);
+    struct closed closed = close_class(thread, rec, c);
+    count_leaving(thread, c, &closed);
     bin_drain(c, closed.take->slots, closed.ntake);
     bin_drain(c, closed.given, closed.ngive);
     closed.ntake = 0;
     set_room(thread, c, thread->room[c] < few ? thread->room[c] : few);
-    open_class(thread, c, closed, object);
+    open_class(thread, rec, c, closed, object);
 }
 
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object) {
@@ -440,8 +531,12 @@ static COLD void free_unusually(struct thread *thread, unsigned c, void *object)
         free_while_shrinking(thread, c, object);
     } else if (!has_magazines(thread, c) ||
                !magazine_push_slowly(&thread->hot.rec[c].give, object)) {
-        bin_drain(c, &object, 1);
+        drain_one(thread, c, object);
     }
+}
+
+void cache_flush_class(struct thread *thread, unsigned c) {
+    flush_class(thread, c);
 }
 
 void cache_flush(struct thread *thread) {
@@ -463,7 +558,21 @@ void cache_recover_class(struct thread *gone, unsigned c) {
     }
     uintptr_t take = rec->take;
     publish(&rec->take, 0);
+    set_room(gone, c, 0);
     if (!magazine_take_is_empty(take)) {
-        depot_return_magazine(depot_put(c, magazine_of_take(take), magazine_take_count(take)));
+        struct closed closed = {.ntake = magazine_take_count(take)};
+        count_leaving(gone, c, &closed);
+        depot_return_magazine(depot_put(c, magazine_of_take(take), closed.ntake));
     }
+}
+
+/* Room may be promised to a class that got no magazines, or have been on its way. */
+void cache_recover(struct thread *gone) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        if (gone->hot.rec[c].take != 0) {
+            cache_recover_class(gone, c);
+        }
+        gone->room[c] = 0;
+    }
+    gone->spare_bytes = opt.thread_cache_bytes;
 }

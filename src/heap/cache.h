@@ -12,10 +12,16 @@
 void *cache_alloc(struct thread *thread, unsigned size_class);
 
 /* The same where the taking magazine is known to be empty. */
-void *cache_alloc_empty(struct thread *thread, unsigned size_class);
+void *cache_alloc_empty(struct thread *thread, size_t size_class);
 
-/* The same past the cache; `thread` may be NULL. */
+/* The same past the cache; `thread` may be NULL.  May call hooks of the thread's arena. */
 void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
+
+/* The same from the slabs of a given arena. */
+void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned size_class);
+/* An object goes from a bin to the program, or from the program to a bin, past every heap. */
+void cache_count_past_alloc(unsigned arena, unsigned size_class);
+void cache_count_past_free(unsigned size_class);
 
 /* Puts back into slabs what the thread (which may be NULL) caches of classes other than
  * `busy_class` and what waits in depots, so that memory is found before the heap grows. */
@@ -25,10 +31,16 @@ void cache_make_way(struct thread *thread, unsigned busy_class);
 void cache_free(struct thread *thread, unsigned size_class, void *object);
 
 /* The same where the giving magazine is known to be full. */
-void cache_free_full(struct thread *thread, unsigned size_class, void *object);
+void cache_free_full(struct thread *thread, size_t size_class, void *object);
 
 /* Gives everything in the magazines back and takes all room away. */
 void cache_flush(struct thread *thread);
 
+/* The same for one class. */
+void cache_flush_class(struct thread *thread, unsigned size_class);
+
 /* The same for one class of a thread that vanished in a fork, wherever it was at that moment. */
 void cache_recover_class(struct thread *gone, unsigned size_class);
+
+/* The same for all classes, of a cache that is used on. */
+void cache_recover(struct thread *gone);

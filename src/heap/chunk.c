@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * chunk.c - searching 128 bits.
+ * chunk.c - searching 128 bits, and beginning a span.
  *
  * A run of n set bits is found by and-ing the map with itself shifted: after shifts that sum up to
  * n - 1, a bit is left exactly where a run of n starts.
  *
- * Threads     Pure functions of their arguments.
+ * Threads     Pure functions of their arguments, but for chunk_fresh_span, which the lock guards.
  */
 #include "heap/chunk.h"
+
+#include <string.h>
 
 #include "base/log.h"
 
@@ -55,8 +57,8 @@ unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment) {
     return lowest_unit(run_starts(map, count) & aligned_positions(alignment));
 }
 
-int chunk_free_order(const struct chunk *chunk) {
-    unit_map blocks = ~chunk->used; /* a bit at the start of each free block of `size` units */
+int chunk_map_order(unit_map map) {
+    unit_map blocks = map; /* a bit at the start of each free block of `size` units */
     int order = -1;
     for (unsigned size = 1; blocks != 0; size *= 2) {
         order++;
@@ -66,6 +68,20 @@ int chunk_free_order(const struct chunk *chunk) {
         blocks &= blocks >> size & aligned_positions(size * 2);
     }
     return order;
+}
+
+int chunk_free_order(const struct chunk *chunk) {
+    return chunk_map_order(~chunk->used);
+}
+
+struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit) {
+    struct span *span = &chunk->span[unit];
+    if (unit == 0) {
+        chunk->continues = 0;
+    }
+    memset(span, 0, offsetof(struct span, bits));
+    span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
+    return span;
 }
 
 unsigned chunk_next_run(unit_map map, unsigned *first) {

@@ -30,6 +30,9 @@ enum {
     LG_CHUNK = 21,
     CHUNK_BYTES = 1 << LG_CHUNK,
     UNIT_FREE = 255, /* in chunk.first */
+    /* In span.arena: the memory came from the arena's extent hooks, and nothing of it is cached. */
+    ARENA_HOOKED = 1 << 12,
+    ARENA_INDEX = ARENA_HOOKED - 1, /* the rest of it */
 };
 
 /* One bit per unit. */
@@ -50,7 +53,7 @@ struct span {
     uintptr_t base;
     int16_t nout;       /* slab: objects handed out, plus SLAB_APART while not in its bin's set */
     uint16_t ncarved;   /* slab: objects whose memory was prepared; the rest never was used */
-    uint16_t arena;     /* slab: the arena whose bin owns it */
+    uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED where hooks gave the memory */
     uint8_t size_class; /* slab */
     uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
     union {
@@ -88,6 +91,7 @@ struct chunk {
     uint8_t starts_run;  /* `node` is in the set of free runs */
     uint8_t bucket;      /* the bucket `node` is in, plus 1; 0 = none */
     uint8_t small_pages; /* huge pages are kept away from it, unless they are asked for */
+    uint16_t owner;      /* 1 + the arena whose hooks gave its memory; 0: the page heap's own */
     struct chunk_links queued[CHUNK_QUEUES];
     uint8_t first[CHUNK_UNITS]; /* unit to first unit of its span, UNIT_FREE for a free unit */
 };
@@ -107,8 +111,14 @@ unsigned chunk_count_units(unit_map map);
  * of two), or CHUNK_UNITS when there is none. */
 unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment);
 
-/* Largest k such that 2^k naturally aligned units are free; -1 when none is. */
+/* Largest k such that 2^k naturally aligned units are in the map; -1 when none is. */
+int chunk_map_order(unit_map map);
+
+/* The same for the free units of a chunk. */
 int chunk_free_order(const struct chunk *chunk);
+
+/* The span that starts at this unit, made new: without an owner, and with kind SPAN_NONE. */
+struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit);
 
 /* The next maximal run of set bits at or after `*first`; its length, 0 when there is none. */
 unsigned chunk_next_run(unit_map map, unsigned *first);

@@ -109,12 +109,27 @@ bool classmap_cover(uintptr_t base) {
     return true;
 }
 
-void classmap_enter(struct chunk *chunk) {
+size_t classmap_table_bytes(void) {
+    size_t leaves = 0;
+    for (size_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
+        leaves += piece_is_open(i);
+    }
+    return leaves * LEAF_CHUNKS * sizeof(chunk_slot);
+}
+
+static chunk_slot *slot_of(uintptr_t base) {
     chunk_slot *leaf = atomic_load_explicit(
-        &classmap_leaves[chunk->base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)], memory_order_relaxed);
+        &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)], memory_order_relaxed);
+    return &leaf[base >> LG_CHUNK & (LEAF_CHUNKS - 1)];
+}
+
+void classmap_enter(struct chunk *chunk) {
     /* Release: readers must find the chunk initialised. */
-    atomic_store_explicit(&leaf[chunk->base >> LG_CHUNK & (LEAF_CHUNKS - 1)], chunk,
-                          memory_order_release);
+    atomic_store_explicit(slot_of(chunk->base), chunk, memory_order_release);
+}
+
+void classmap_leave(const struct chunk *chunk) {
+    atomic_store_explicit(slot_of(chunk->base), NULL, memory_order_release);
 }
 
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {

@@ -58,8 +58,14 @@ void classmap_shrink(void);
  * address that shares its bytes is in use. */
 bool classmap_cover(uintptr_t base);
 
+/* Bytes of the table that leads from an address to its chunk. */
+size_t classmap_table_bytes(void);
+
 /* Enters a covered chunk; from now on lookups find it. */
 void classmap_enter(struct chunk *chunk);
+
+/* Takes one out again that holds nothing; call with the page heap locked, as for the two above. */
+void classmap_leave(const struct chunk *chunk);
 
 /* Writes the class byte of `count` granules from `address` on. */
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class);

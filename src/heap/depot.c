@@ -32,7 +32,8 @@
 #include "base/lock.h"
 #include "base/opt.h"
 #include "base/os.h"
-#include "heap/bin.h"
+#include "heap/arena.h"
+#include "heap/dirty.h"
 #include "heap/meta.h"
 
 enum {
@@ -184,7 +185,7 @@ static COLD void close_depots(void) {
 }
 
 static bool patience_is_over(void) {
-    return os_now_ms() - g.patience_ms >= (uint64_t)opt.dirty_decay_ms;
+    return os_now_ms() - g.patience_ms >= (uint64_t)dirty_decay_ms[CHUNK_DIRTY];
 }
 
 /* The clock is looked at once in a while. */
@@ -261,6 +262,10 @@ static bool top_up(struct depot *depot, const struct magazine *from, unsigned co
 }
 
 struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
+    if (UNLIKELY(arena_has_manual) && count > 0) {
+        /* Depots are shared: what a reset may take away must not reach threads that know nothing. */
+        count = bin_drain_manual(size_class, magazine->slots, count);
+    }
     if (count == 0) {
         return magazine;
     }

@@ -28,8 +28,8 @@
 
 #include <string.h>
 
+#include "base/count.h"
 #include "base/log.h"
-#include "base/opt.h"
 #include "base/os.h"
 #include "heap/decay.h"
 
@@ -73,9 +73,11 @@ static struct {
     size_t highest;        /* dirty units since then */
     size_t taken_again;    /* most that was taken of them */
     _Atomic size_t purged_units;
+    struct dirty_purges purges[CHUNK_QUEUES]; /* written under the lock, read without */
 } g;
 
 _Atomic bool dirty_has_background;
+_Atomic int64_t dirty_decay_ms[CHUNK_QUEUES];
 
 static size_t read_sum(const _Atomic size_t *sum) {
     return atomic_load_explicit(sum, memory_order_relaxed);
@@ -86,10 +88,10 @@ static void add(_Atomic size_t *sum, size_t value) {
 }
 
 static int64_t decay_ms(enum chunk_queue kind) {
-    return kind == CHUNK_DIRTY ? opt.dirty_decay_ms : opt.muzzy_decay_ms;
+    return atomic_load_explicit(&dirty_decay_ms[kind], memory_order_relaxed);
 }
 
-static unit_map units_of(enum chunk_queue kind, const struct chunk *chunk) {
+unit_map dirty_units(enum chunk_queue kind, const struct chunk *chunk) {
     return kind == CHUNK_DIRTY ? chunk->touched & ~chunk->used & ~chunk->muzzy : chunk->muzzy;
 }
 
@@ -117,7 +119,7 @@ static void leave(enum chunk_queue kind, struct chunk *chunk) {
 
 /* After units of the kind came or went. */
 static void settle(enum chunk_queue kind, struct chunk *chunk) {
-    bool has_some = units_of(kind, chunk) != 0;
+    bool has_some = dirty_units(kind, chunk) != 0;
     if (has_some != chunk->queued[kind].is_in) {
         (has_some ? join : leave)(kind, chunk);
     }
@@ -134,7 +136,7 @@ static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units
 static void note_regret(struct chunk *chunk, unit_map units) {
     unit_map early = chunk->early & units;
     chunk->early &= ~units;
-    if (early != 0 && g.now_ms - g.early_ms < (uint64_t)opt.dirty_decay_ms) {
+    if (early != 0 && g.now_ms - g.early_ms < (uint64_t)decay_ms(CHUNK_DIRTY)) {
         size_t more = g.allowance + (size_t)REGRET_WEIGHT * chunk_count_units(early);
         g.allowance = max_size(g.allowance, min_size(more, g.allowance_most));
     }
@@ -180,7 +182,7 @@ static void advance(enum chunk_queue kind) {
 
 /* What was not taken again lately is allowed to half of it next. */
 static void fade_allowance(void) {
-    if (g.now_ms - g.period_ms < (uint64_t)opt.dirty_decay_ms) {
+    if (g.now_ms - g.period_ms < (uint64_t)decay_ms(CHUNK_DIRTY)) {
         return;
     }
     g.allowance = min_size(g.allowance, max_size(g.allowance / 2, g.taken_again));
@@ -224,7 +226,8 @@ static unsigned highest_run(unit_map map, size_t most, unsigned *first) {
 }
 
 /* Purges the whole kernel pages inside [first, first + count) units; only those units change. */
-static unit_map purge_run(struct chunk *chunk, unsigned first, unsigned count, bool lazily) {
+static unit_map purge_run(enum chunk_queue kind, struct chunk *chunk, unsigned first,
+                          unsigned count, bool lazily) {
     uintptr_t start = align_up(chunk->base + (uintptr_t)first * UNIT_BYTES, os_facts.page_bytes);
     uintptr_t end =
         align_down(chunk->base + (uintptr_t)(first + count) * UNIT_BYTES, os_facts.page_bytes);
@@ -232,6 +235,7 @@ static unit_map purge_run(struct chunk *chunk, unsigned first, unsigned count, b
         return 0;
     }
     unit_map units = chunk_units(chunk_unit(start), (unsigned)((end - start) / UNIT_BYTES));
+    count_add(&g.purges[kind].calls, 1);
     if ((lazily ? os_purge_lazily : os_purge)((void *)start, end - start) != 0) {
         return 0;
     }
@@ -270,13 +274,13 @@ static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map 
 /* Purges up to `most` units of one kind in a chunk; how many went. */
 static size_t purge_chunk(enum chunk_queue kind, struct chunk *chunk, size_t most,
                           enum cause cause) {
-    bool lazily = kind == CHUNK_DIRTY && cause == CAUSE_TIME && opt.muzzy_decay_ms != 0;
-    unit_map left = units_of(kind, chunk);
+    bool lazily = kind == CHUNK_DIRTY && cause == CAUSE_TIME && decay_ms(CHUNK_MUZZY) != 0;
+    unit_map left = dirty_units(kind, chunk);
     unit_map gone = 0;
     size_t tried = 0;
     unsigned first, length;
     while (tried < most && (length = highest_run(left, most - tried, &first)) > 0) {
-        gone |= purge_run(chunk, first, length, lazily);
+        gone |= purge_run(kind, chunk, first, length, lazily);
         left &= ~chunk_units(first, length);
         tried += length;
     }
@@ -301,6 +305,8 @@ static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
         }
     }
     decay_note_purged(&queue->decay, read_sum(&queue->units));
+    count_add(&g.purges[kind].times, purged > 0);
+    count_add(&g.purges[kind].units, purged);
     return purged;
 }
 
@@ -316,10 +322,10 @@ static size_t bound(size_t used) {
  * that this is not asked for a unit at a time. */
 static size_t excess(size_t used) {
     size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
-    if (opt.dirty_decay_ms == 0) {
+    if (decay_ms(CHUNK_DIRTY) == 0) {
         return kept;
     }
-    if (kept <= bound(used) || opt.dirty_decay_ms < 0 || has_background()) {
+    if (kept <= bound(used) || decay_ms(CHUNK_DIRTY) < 0 || has_background()) {
         return 0;
     }
     return kept - bound(used) + BASE_UNITS / 8;
@@ -408,15 +414,15 @@ void dirty_add_again(struct chunk *chunk) {
     chunk->muzzy = 0;
     chunk->early = 0;
     memset(chunk->queued, 0, sizeof(chunk->queued));
-    dirty_keep(chunk, units_of(CHUNK_DIRTY, chunk));
+    dirty_keep(chunk, dirty_units(CHUNK_DIRTY, chunk));
 }
 
 size_t dirty_verify_chunk(const struct chunk *chunk) {
     ensure((chunk->muzzy & ~chunk->touched) == 0 && (chunk->muzzy & chunk->used) == 0);
     size_t kept = 0;
     for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
-        ensure((units_of(kind, chunk) != 0) == chunk->queued[kind].is_in);
-        kept += chunk_count_units(units_of(kind, chunk));
+        ensure((dirty_units(kind, chunk) != 0) == chunk->queued[kind].is_in);
+        kept += chunk_count_units(dirty_units(kind, chunk));
     }
     return kept;
 }
@@ -426,5 +432,14 @@ struct dirty_totals dirty_totals(void) {
         .dirty = read_sum(&g.queue[CHUNK_DIRTY].units),
         .muzzy = read_sum(&g.queue[CHUNK_MUZZY].units),
         .purged = read_sum(&g.purged_units),
+    };
+}
+
+struct dirty_purges dirty_purges(enum chunk_queue kind) {
+    const struct dirty_purges *purges = &g.purges[kind];
+    return (struct dirty_purges){
+        .times = count_read(&purges->times),
+        .calls = count_read(&purges->calls),
+        .units = count_read(&purges->units),
     };
 }

@@ -17,6 +17,8 @@
 #include "heap/meta.h"
 #include "heap/pages.h"
 
+_Atomic size_t heap_zero_reallocs;
+
 bool heap_init(void) {
     size_class_init();
     slab_init(os_facts.random);
@@ -43,12 +45,46 @@ static void *alloc_small(unsigned size_class) {
     return object;
 }
 
-/* As with small objects, the heap grows only after the caches have been emptied. */
 static void *alloc_large(size_t size, size_t alignment, bool *zeroed) {
-    void *object = large_alloc(size, alignment, PAGES_IN_CHUNKS, zeroed);
-    if (UNLIKELY(object == NULL)) {
-        cache_make_way(thread_self(), 0);
-        object = large_alloc(size, alignment, PAGES_MAY_GROW, zeroed);
+    return place_alloc_large(thread_arena(), size, alignment, zeroed);
+}
+
+/* Without its cache, from its arena or, while a hook runs, from one that needs none. */
+static void *alloc_small_uncached(unsigned size_class) {
+    void *object = cache_alloc_uncached(tls.self, size_class);
+    if (object != NULL) {
+        slab_set_word1(object, 0);
+    }
+    return object;
+}
+
+/* For a thread of which something is out of the ordinary (thread.h). */
+static COLD void *alloc_in_mode(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
+    thread_settle_modes();
+    bool uncached = tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK);
+    if (size_class == 0) {
+        return alloc_large(size, alignment, zeroed);
+    }
+    return uncached ? alloc_small_uncached(size_class) : alloc_small(size_class);
+}
+
+static void *alloc_once(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
+    if (UNLIKELY(tls.modes != 0)) {
+        return alloc_in_mode(size_class, size, alignment, zeroed);
+    }
+    return size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+}
+
+/* The first try of a thread whose arena has hooks since a moment ago ends in the discovery of that. */
+static COLD void *alloc_again(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
+    void *object = NULL;
+    if (tls.modes & THREAD_UNSETTLED) {
+        object = alloc_in_mode(size_class, size, alignment, zeroed);
+    }
+    if (object == NULL) {
+        limit_notice_late();
+        heap_trim();
+        object = alloc_once(size_class, size, alignment, zeroed);
     }
     return object;
 }
@@ -57,11 +93,13 @@ static void *alloc_large(size_t size, size_t alignment, bool *zeroed) {
  * just what is missing. */
 static void *alloc_any(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
     *zeroed = false;
-    void *object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+    void *object = alloc_once(size_class, size, alignment, zeroed);
     if (UNLIKELY(object == NULL)) {
-        limit_notice_late();
-        heap_trim();
-        object = size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+        object = alloc_again(size_class, size, alignment, zeroed);
+    }
+    if (UNLIKELY(tls.modes & THREAD_EXACT) && object != NULL) {
+        thread_count_alloc(size_class != 0 ? size_classes[size_class].size
+                                           : large_usable_bytes(size));
     }
     return object;
 }
@@ -160,28 +198,94 @@ struct heap_object heap_look(const void *address) {
 
 /* ---------------------------------------------------------------- freeing, resizing */
 
-static void free_small(unsigned size_class, void *address) {
+/* Straight to its slab. */
+static void free_small_uncached(unsigned size_class, void *address) {
     slab_set_word1(address, slab_secret);
+    cache_count_past_free(size_class);
+    bin_drain(size_class, &address, 1);
+}
+
+static void free_small(unsigned size_class, void *address) {
     struct thread *thread = thread_self();
     if (LIKELY(thread != NULL)) {
+        slab_set_word1(address, slab_secret);
         cache_free(thread, size_class, address);
     } else {
-        bin_drain(size_class, &address, 1);
+        free_small_uncached(size_class, address);
     }
 }
 
-bool heap_free(const struct heap_object *object) {
-    if (object->span == NULL) {
-        return emergency_free((void *)object->base);
+static bool free_large(const struct heap_object *object) {
+    if (!large_free(object->span)) {
+        return false;
+    }
+    thread_note_free(object->size);
+    return true;
+}
+
+/* Memory from hooks: nothing of it is cached, and what is empty now may be due to go. */
+static COLD bool free_hooked(const struct heap_object *object) {
+    unsigned arena = object->span->arena;
+    bool done = true;
+    if (object->size_class == 0) {
+        done = free_large(object);
+    } else {
+        free_small_uncached(object->size_class, (void *)object->base);
+    }
+    (void)hooked_settle(arena);
+    return done;
+}
+
+/* Of an arena that the program made: cached only by threads that use this arena. */
+static COLD void free_manual(const struct heap_object *object) {
+    const struct thread *thread = tls.self;
+    if (thread != NULL && thread->arena == object->span->arena) {
+        free_small(object->size_class, (void *)object->base);
+    } else {
+        free_small_uncached(object->size_class, (void *)object->base);
+    }
+}
+
+/* Of the heap, and not of the emergency areas. */
+static bool free_usually(const struct heap_object *object) {
+    if (UNLIKELY(object->span->arena & ARENA_HOOKED)) {
+        return free_hooked(object);
     }
     if (object->size_class == 0) {
-        return large_free(object->span);
+        return free_large(object);
+    }
+    if (UNLIKELY(!slab_is_shared(object->span))) {
+        free_manual(object);
+        return true;
     }
     if (classmap_get(object->base) == 0 && !classmap_is_windowed()) {
         bin_note_slow_free(object->span, object->base);
     }
     free_small(object->size_class, (void *)object->base);
     return true;
+}
+
+/* For a thread of which something is out of the ordinary. */
+static COLD bool free_in_mode(const struct heap_object *object) {
+    thread_settle_modes();
+    bool uncached = tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK);
+    bool done = true;
+    if (uncached && object->size_class != 0 && !(object->span->arena & ARENA_HOOKED)) {
+        free_small_uncached(object->size_class, (void *)object->base);
+    } else {
+        done = free_usually(object);
+    }
+    if (done && tls.modes & THREAD_EXACT) {
+        thread_count_free(object->size);
+    }
+    return done;
+}
+
+bool heap_free(const struct heap_object *object) {
+    if (object->span == NULL) {
+        return emergency_free((void *)object->base);
+    }
+    return UNLIKELY(tls.modes != 0) ? free_in_mode(object) : free_usually(object);
 }
 
 /*
@@ -207,16 +311,37 @@ size_t heap_size_for(size_t size, size_t alignment) {
     if (size_class != 0) {
         return size_classes[size_class].size;
     }
-    return large_usable_bytes(size);
+    return large_is_possible(size, alignment) ? large_usable_bytes(size) : 0;
+}
+
+size_t heap_size_most(void) {
+    return large_most_bytes();
+}
+
+/* A large object of another size counts as a new one, and the old one as freed. */
+static void note_resize(const struct heap_object *object, size_t size) {
+    thread_note_alloc(large_usable_bytes(size));
+    thread_note_free(object->size);
+    if (UNLIKELY(tls.modes & THREAD_EXACT)) {
+        thread_count_free(object->size);
+        thread_count_alloc(large_usable_bytes(size));
+    }
 }
 
 bool heap_resize(const struct heap_object *object, size_t size) {
-    return object->size_class == 0 && object->span != NULL && large_resize(object->span, size);
+    if (object->size_class != 0 || object->span == NULL || !large_resize(object->span, size)) {
+        return false;
+    }
+    if (UNLIKELY(object->span->arena & ARENA_HOOKED)) {
+        (void)hooked_settle(object->span->arena);
+    }
+    note_resize(object, size);
+    return true;
 }
 
 /* As in alloc_large, caches are emptied before the heap grows. */
 void *heap_move(const struct heap_object *object, size_t size) {
-    if (object->size_class != 0 || object->span == NULL) {
+    if (object->size_class != 0 || object->span == NULL || object->span->arena & ARENA_HOOKED) {
         return NULL;
     }
     void *moved = large_move(object->span, size, PAGES_IN_CHUNKS);
@@ -224,14 +349,34 @@ void *heap_move(const struct heap_object *object, size_t size) {
         cache_make_way(thread_self(), 0);
         moved = large_move(object->span, size, PAGES_MAY_GROW);
     }
+    if (moved != NULL) {
+        note_resize(object, size);
+    }
     return moved;
 }
 
-static void trim_bins(void) {
-    for (unsigned a = 0; a < arena_count(); a++) {
-        for (unsigned c = 1; c < CLASS_COUNT; c++) {
-            bin_trim(arena_bin(a, c));
+/* Every bin there is: those of arenas that were destroyed may still have slabs. */
+static void for_each_bin(unsigned size_class, void (*visit)(struct bin *bin, void *context),
+                         void *context) {
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        if (arena_get(a) != NULL) {
+            visit(arena_bin(a, size_class), context);
         }
+        struct bin *hooked = arena_hooked_bin(a, size_class);
+        if (hooked != NULL) {
+            visit(hooked, context);
+        }
+    }
+}
+
+static void trim_bin(struct bin *bin, void *context) {
+    (void)context;
+    bin_trim(bin);
+}
+
+static void trim_bins(void) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        for_each_bin(c, trim_bin, NULL);
     }
 }
 
@@ -240,7 +385,7 @@ size_t heap_trim(void) {
     thread_flush_left();
     depot_drain_all();
     trim_bins();
-    return pages_purge_all();
+    return arena_purge_hooked() + pages_purge_all();
 }
 
 /* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
@@ -252,24 +397,49 @@ uint64_t heap_tick(void) {
         trim_bins();
         wait_ms = pages_tick();
     }
+    wait_ms = min_size(wait_ms, arena_settle_hooked());
     return some_wait ? min_size(wait_ms, DEPOT_TICK_MS) : wait_ms;
 }
 
 /* ---------------------------------------------------------------- counting and verifying */
 
+struct class_sums {
+    size_t nslabs, nout;
+};
+
+static void sum_bin(struct bin *bin, void *context) {
+    struct class_sums *sums = context;
+    sums->nslabs += __atomic_load_n(&bin->nslabs, __ATOMIC_RELAXED);
+    sums->nout += bin_nout(bin);
+}
+
+static void count_slabs(unsigned size_class, size_t *nslabs, size_t *nout) {
+    struct class_sums sums = {0};
+    for_each_bin(size_class, sum_bin, &sums);
+    *nslabs = sums.nslabs;
+    *nout = sums.nout;
+}
+
 void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t *ncached) {
-    *nslabs = 0;
-    *nout = 0;
-    for (unsigned a = 0; a < arena_count(); a++) {
-        struct bin *bin = arena_bin(a, size_class);
-        *nslabs += __atomic_load_n(&bin->nslabs, __ATOMIC_RELAXED);
-        *nout += __atomic_load_n(&bin->nout, __ATOMIC_RELAXED);
-    }
+    count_slabs(size_class, nslabs, nout);
     *ncached = min_size(thread_count_cached(size_class) + depot_count(size_class), *nout);
 }
 
-struct heap_totals heap_totals(void) {
+/* The page heap and those of hooks. */
+struct pages_totals heap_pages(void) {
     struct pages_totals pages = pages_totals();
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        struct hooked_totals hooked = hooked_totals(a);
+        pages.mapped += hooked.mapped;
+        pages.used += hooked.used;
+        pages.dirty += hooked.dirty;
+        pages.muzzy += hooked.muzzy;
+    }
+    return pages;
+}
+
+struct heap_totals heap_totals(void) {
+    struct pages_totals pages = heap_pages();
     struct heap_totals totals = {
         .dirty = pages.dirty + pages.muzzy,
         .mapped = pages.mapped,
@@ -281,9 +451,11 @@ struct heap_totals heap_totals(void) {
     };
     size_t slab_bytes = 0;
     size_t out_bytes = 0;
+    struct thread_sums threads = thread_read_arena(THREAD_ALL_ARENAS);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        size_t nslabs, nout, ncached;
-        heap_class_counts(c, &nslabs, &nout, &ncached);
+        size_t nslabs, nout;
+        count_slabs(c, &nslabs, &nout);
+        size_t ncached = min_size(threads.cached[c] + depot_count(c), nout);
         slab_bytes += nslabs * (size_classes[c].slab_mask + 1);
         out_bytes += nout * size_classes[c].size;
         totals.cached += ncached * size_classes[c].size;
@@ -295,11 +467,19 @@ struct heap_totals heap_totals(void) {
     return totals;
 }
 
+static void verify_bin(struct bin *bin, void *context) {
+    (void)context;
+    bin_verify(bin);
+}
+
 void heap_verify(void) {
     pages_verify();
-    for (unsigned a = 0; a < arena_count(); a++) {
-        for (unsigned c = 1; c < CLASS_COUNT; c++) {
-            bin_verify(arena_bin(a, c));
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        if (arena_hooked(a) != NULL) {
+            hooked_verify(a);
         }
+    }
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        for_each_bin(c, verify_bin, NULL);
     }
 }

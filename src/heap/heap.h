@@ -6,14 +6,20 @@
  */
 #pragma once
 
+#include "heap/arena.h"
 #include "heap/cache.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/dirty.h"
 #include "heap/emergency.h"
+#include "heap/hooked.h"
 #include "heap/limit.h"
 #include "heap/magazine.h"
+#include "heap/meta.h"
 #include "heap/pages.h"
+#include "heap/place.h"
 #include "heap/slab.h"
+#include "heap/tcaches.h"
 #include "heap/thread.h"
 
 /* What an address that is to be freed, resized or measured turns out to be. */
@@ -72,8 +78,11 @@ bool heap_free(const struct heap_object *object);
 /* The same for an object that heap_locate found, without a lock: it is freed at a later call. */
 bool heap_free_later(const struct heap_object *object);
 
-/* Usable bytes of a request of this size and alignment. */
+/* Usable bytes of a request of this size and alignment; 0 when it could never be served. */
 size_t heap_size_for(size_t size, size_t alignment);
+
+/* The largest size that could be served, with enough memory. */
+size_t heap_size_most(void);
 
 /* Makes a large object smaller or larger where it stands, or refuses. */
 bool heap_resize(const struct heap_object *object, size_t size);
@@ -81,6 +90,9 @@ bool heap_resize(const struct heap_object *object, size_t size);
 /* Moves a large object to where it has at least `size` bytes, more than it had.  NULL, with the object
  * unchanged, when it cannot: it may still be copied. */
 void *heap_move(const struct heap_object *object, size_t size);
+
+/* Calls of realloc with a pointer and size 0. */
+extern _Atomic size_t heap_zero_reallocs HIDDEN;
 
 /* What a background thread does now and then: gives back what nobody has needed for a while.
  * Milliseconds after which there is more to do, UINT64_MAX when there is nothing. */
@@ -104,6 +116,9 @@ struct heap_totals {
     size_t reentered; /* number of calls of signal handlers served apart */
 };
 struct heap_totals heap_totals(void);
+
+/* Pages of the shared page heap and of those over extent hooks. */
+struct pages_totals heap_pages(void);
 
 /* Checks every invariant of the heap.  No other thread may allocate meanwhile. */
 void heap_verify(void);

@@ -24,6 +24,8 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "heap/arena.h"
+#include "heap/hooked.h"
 #include "heap/moved.h"
 #include "heap/region.h"
 
@@ -36,14 +38,18 @@ enum {
     PIECES_MOST = 16,      /* a block of more pieces has its smaller ones copied when it moves */
 };
 
-static struct {
-    _Atomic size_t count;
-    _Atomic size_t bytes;
-    _Atomic size_t lost_bytes;
-} g;
+static struct { _Atomic size_t lost_bytes; } g;
 
 /* Nothing near the end of the address space: rounding below must not wrap. */
 static const size_t most_bytes = (size_t)1 << 46;
+
+size_t large_most_bytes(void) {
+    return most_bytes;
+}
+
+bool large_is_possible(size_t bytes, size_t alignment) {
+    return bytes <= most_bytes && alignment <= most_bytes / 2;
+}
 
 static size_t units_for(size_t bytes) {
     return (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
@@ -53,30 +59,56 @@ size_t large_usable_bytes(size_t bytes) {
     return align_up(max_size(bytes, 1), os_facts.page_bytes);
 }
 
-static void account(size_t blocks, size_t bytes) {
-    atomic_fetch_add_explicit(&g.count, blocks, memory_order_relaxed);
-    atomic_fetch_add_explicit(&g.bytes, bytes, memory_order_relaxed);
+/* A block of `bytes` usable bytes comes or goes. */
+static void count_alloc(unsigned arena, size_t bytes) {
+    struct arena_sums *sums = &arena_get(arena & ARENA_INDEX)->sums;
+    count_add_shared(&sums->lextents[counts_lextent_of(bytes)].nmalloc, 1);
+    count_add_shared(&sums->large_bytes, bytes);
+    arena_add_units(arena, units_for(bytes));
 }
 
-void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed) {
-    if (bytes > most_bytes || alignment > most_bytes / 2) {
+static void count_free(unsigned arena, size_t bytes) {
+    struct arena_sums *sums = &arena_get(arena & ARENA_INDEX)->sums;
+    count_add_shared(&sums->lextents[counts_lextent_of(bytes)].ndalloc, 1);
+    count_add_shared(&sums->large_bytes, -bytes);
+    arena_add_units(arena, -units_for(bytes));
+}
+
+/* A block of another size stands for the old one. */
+static void count_resize(unsigned arena, size_t old_bytes, size_t bytes) {
+    if (counts_lextent_of(old_bytes) != counts_lextent_of(bytes)) {
+        count_alloc(arena, bytes);
+        count_free(arena, old_bytes);
+    } else {
+        count_add_shared(&arena_get(arena & ARENA_INDEX)->sums.large_bytes, bytes - old_bytes);
+        arena_add_units(arena, units_for(bytes) - units_for(old_bytes));
+    }
+}
+
+void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed,
+                  unsigned arena) {
+    if (!large_is_possible(bytes, alignment)) {
         return NULL;
     }
     size_t usable = large_usable_bytes(bytes);
+    size_t units = units_for(usable);
     size_t alignment_units = max_size(alignment / UNIT_BYTES, 1);
-    struct span *span = pages_take(units_for(usable), alignment_units, growth, zeroed);
+    struct span *span = UNLIKELY(arena & ARENA_HOOKED)
+                            ? hooked_take(arena, units, alignment_units, zeroed)
+                            : pages_take(units, alignment_units, growth, zeroed);
     if (span == NULL) {
         return NULL;
     }
     span->bytes = usable;
+    span->arena = (uint16_t)arena;
     /* Release: whoever gets the pointer and frees it finds the span complete. */
     __atomic_store_n(&span->kind, SPAN_LARGE, __ATOMIC_RELEASE);
-    account(1, usable);
+    count_alloc(arena, usable);
     return (void *)span->base;
 }
 
-/* Makes the block nobody's; false when somebody else was first. */
-static bool claim(struct span *span) {
+/* False when somebody else was first. */
+bool large_claim(struct span *span) {
     uint8_t expected = SPAN_LARGE;
     return __atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
@@ -113,19 +145,25 @@ static void give_back_moved(uintptr_t base, size_t units) {
 }
 
 static void give_back(const struct span *span, uintptr_t base, size_t units) {
-    if (UNLIKELY(span->moved_pieces != 0)) {
+    if (UNLIKELY(span->arena & ARENA_HOOKED)) {
+        hooked_give_back(base, units);
+    } else if (UNLIKELY(span->moved_pieces != 0)) {
         give_back_moved(base, units);
     } else {
         pages_give_back(base, units);
     }
 }
 
+void large_release(struct span *span) {
+    count_free(span->arena, span->bytes);
+    give_back(span, span->base, units_for(span->bytes));
+}
+
 bool large_free(struct span *span) {
-    if (!claim(span)) {
+    if (!large_claim(span)) {
         return false;
     }
-    account(-(size_t)1, -span->bytes);
-    give_back(span, span->base, units_for(span->bytes));
+    large_release(span);
     return true;
 }
 
@@ -139,6 +177,11 @@ static void purge_rest(uintptr_t base, size_t old_bytes, size_t bytes) {
     }
 }
 
+static bool extend(const struct span *span, size_t units, size_t more) {
+    return span->arena & ARENA_HOOKED ? hooked_extend(span->base, units, more)
+                                      : pages_extend(span->base, units, more, PAGES_MAY_GROW);
+}
+
 bool large_resize(struct span *span, size_t bytes) {
     if (bytes > most_bytes) {
         return false;
@@ -147,12 +190,12 @@ bool large_resize(struct span *span, size_t bytes) {
     size_t old = span->bytes;
     size_t have = units_for(old);
     size_t want = units_for(usable);
-    if (want > have && !pages_extend(span->base, have, want - have, PAGES_MAY_GROW)) {
+    if (want > have && !extend(span, have, want - have)) {
         return false;
     }
-    account(0, usable - old);
+    count_resize(span->arena, old, usable);
     span->bytes = usable;
-    if (usable < old) {
+    if (usable < old && !(span->arena & ARENA_HOOKED)) {
         purge_rest(span->base, old, usable);
     }
     if (want < have) {
@@ -240,7 +283,7 @@ static void give_back_left(const struct span *span, const struct journey *way) {
 }
 
 void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
-    if (bytes > most_bytes || bytes < span->bytes) {
+    if (bytes > most_bytes || bytes < span->bytes || span->arena & ARENA_HOOKED) {
         return NULL;
     }
     size_t usable = large_usable_bytes(bytes);
@@ -249,7 +292,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
     if (target == NULL) {
         return NULL;
     }
-    if (!claim(span)) {
+    if (!large_claim(span)) {
         pages_give_back(target->base, units_for(usable));
         return NULL;
     }
@@ -263,21 +306,41 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
         return NULL;
     }
     target->bytes = usable;
+    target->arena = span->arena;
     target->moved_pieces = way.moved;
     __atomic_store_n(&target->kind, SPAN_LARGE, __ATOMIC_RELEASE);
-    account(0, usable - way.bytes);
+    count_resize(span->arena, way.bytes, usable);
     give_back_left(span, &way);
     return (void *)target->base;
 }
 
 /* ---------------------------------------------------------------- counting */
 
+static size_t count_in(const struct arena_sums *sums) {
+    size_t count = 0;
+    for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
+        uint64_t freed = count_read(&sums->lextents[i].ndalloc);
+        count += count_read(&sums->lextents[i].nmalloc) - freed;
+    }
+    return count;
+}
+
 size_t large_count(void) {
-    return atomic_load_explicit(&g.count, memory_order_relaxed);
+    size_t count = 0;
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        const struct arena *arena = arena_get(a);
+        count += arena != NULL ? count_in(&arena->sums) : 0;
+    }
+    return count;
 }
 
 size_t large_bytes(void) {
-    return atomic_load_explicit(&g.bytes, memory_order_relaxed);
+    size_t bytes = 0;
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        const struct arena *arena = arena_get(a);
+        bytes += arena != NULL ? count_read(&arena->sums.large_bytes) : 0;
+    }
+    return bytes;
 }
 
 size_t large_lost_bytes(void) {

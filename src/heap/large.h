@@ -9,8 +9,14 @@
 #include "heap/pages.h"
 
 /* A block of at least `bytes` bytes at a multiple of `alignment` (a power of two), or NULL.
- * `growth` is as for pages_take; `*zeroed` tells whether it reads as zeros. */
-void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed);
+ * `growth` is as for pages_take; `*zeroed` tells whether it reads as zeros.  With ARENA_HOOKED in
+ * `arena` it comes from the extents that arena has. */
+void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed,
+                  unsigned arena);
+
+/* Could there ever be such a block, with enough memory?  None has more bytes than these. */
+bool large_is_possible(size_t bytes, size_t alignment);
+size_t large_most_bytes(void);
 
 /* Usable bytes of a block of this size. */
 size_t large_usable_bytes(size_t bytes);
@@ -18,11 +24,17 @@ size_t large_usable_bytes(size_t bytes);
 /* Frees the block of this span; false when somebody else did so first. */
 bool large_free(struct span *span);
 
+/* The same in two steps, for a walk over spans under the page heap's lock: the first makes the block
+ * nobody's, the second gives its memory back. */
+bool large_claim(struct span *span);
+void large_release(struct span *span);
+
 /* Shrinks or grows in place.  False, with the block unchanged, when it has to move. */
 bool large_resize(struct span *span, size_t bytes);
 
 /* Moves the block to a place where it has at least `bytes` bytes, no fewer than it has, and frees the
- * old place.  NULL, with the block unchanged, when memory is short or somebody else freed it. */
+ * old place.  NULL, with the block unchanged, when memory is short, when it is not the kernel's memory
+ * but that of hooks, or when somebody else freed it. */
 void *large_move(struct span *span, size_t bytes, enum pages_growth growth);
 
 /* Number of large blocks and their usable bytes; may lag. */

@@ -57,6 +57,10 @@ void *meta_alloc(size_t bytes, size_t alignment) {
     return (void *)start;
 }
 
+struct lock *meta_lock(void) {
+    return &g.lock;
+}
+
 size_t meta_bytes(void) {
     return atomic_load_explicit(&g.bytes, memory_order_relaxed);
 }

@@ -6,8 +6,13 @@
 
 #include "base/common.h"
 
+struct lock;
+
 /* Zeroed memory that lives as long as the process.  NULL when the kernel refuses. */
 void *meta_alloc(size_t bytes, size_t alignment);
+
+/* Its lock, to be counted. */
+struct lock *meta_lock(void);
 
 /* Bytes handed out so far; reads take no lock. */
 size_t meta_bytes(void);

@@ -25,6 +25,7 @@
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"
+#include "heap/hooked.h"
 #include "heap/limit.h"
 #include "heap/region.h"
 #include "heap/runs.h"
@@ -32,6 +33,7 @@
 enum {
     BUCKETS = 8,          /* largest aligned free block 1, 2, 4 ... 128 units */
     DEBT_BYTES = 4 << 20, /* kept memory worth a thread that gives it back */
+    CHUNKS_PER_LOOK = 16, /* under one lock: some ten microseconds */
 };
 
 static struct {
@@ -115,16 +117,6 @@ static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsig
     return dirty_reuse(chunk, units);
 }
 
-static struct span *fresh_span(struct chunk *chunk, unsigned unit) {
-    struct span *span = &chunk->span[unit];
-    if (unit == 0) {
-        chunk->continues = 0;
-    }
-    memset(span, 0, offsetof(struct span, bits));
-    span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
-    return span;
-}
-
 /* The lowest chunk with `count` free units in a row, or NULL, among the first of each bucket. */
 static struct chunk *find_partly(unsigned count, unsigned alignment) {
     unsigned block = (unsigned)max_size(count, alignment);
@@ -181,7 +173,7 @@ static struct span *take_in_chunk(unsigned units, unsigned room, unsigned alignm
     }
     *zeroed = mark_used(chunk, unit, units, unit);
     settle(chunk);
-    return fresh_span(chunk, unit);
+    return chunk_fresh_span(chunk, unit);
 }
 
 /* A span of several chunks; the rest of the last one stays free for others. */
@@ -206,7 +198,7 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
         chunk->continues = i > 0 ? head->base : 0;
         settle(chunk);
     }
-    return fresh_span(head, 0);
+    return chunk_fresh_span(head, 0);
 }
 
 /* A span behind which, at best, `room` units are free. */
@@ -262,7 +254,8 @@ static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
     while (units > 0) {
         struct chunk *chunk = classmap_chunk(address);
         unsigned count = units_in_chunk(address, units);
-        if (chunk == NULL || (chunk->used & chunk_units(chunk_unit(address), count)) != 0) {
+        if (chunk == NULL || chunk->owner != 0 ||
+            (chunk->used & chunk_units(chunk_unit(address), count)) != 0) {
             break;
         }
         address += (uintptr_t)count * UNIT_BYTES;
@@ -430,12 +423,20 @@ struct span_visit {
     void *context;
 };
 
+/* The span that starts at this unit, or NULL. */
+static struct span *span_at(const struct chunk *chunk, unsigned unit) {
+    struct span *span = &chunk->span[unit];
+    bool continues = unit == 0 && chunk->continues != 0;
+    bool starts = chunk->first[unit] == unit && !continues;
+    /* Acquire: its owner wrote it without our lock. */
+    return starts && __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE) != SPAN_NONE ? span : NULL;
+}
+
 static void visit_spans(struct chunk *chunk, void *context) {
     struct span_visit *walk = context;
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
-        struct span *span = &chunk->span[unit];
-        bool continues = unit == 0 && chunk->continues != 0;
-        if (chunk->first[unit] == unit && !continues && span->kind != SPAN_NONE) {
+        struct span *span = span_at(chunk, unit);
+        if (span != NULL) {
             walk->visit(span, walk->context);
         }
     }
@@ -448,12 +449,135 @@ void pages_walk(void (*visit)(struct span *span, void *context), void *context) 
     lock_release(&g.lock);
 }
 
+/* A walk over free runs; those that reach the end of a chunk may go on in the next. */
+struct free_walk {
+    void (*visit)(unsigned kind, size_t units, void *context);
+    void *context;
+    uintptr_t end;             /* of the last chunk */
+    size_t units[PAGES_KINDS]; /* of the run that reaches it, by kind */
+};
+
+static void end_run(struct free_walk *walk, unsigned kind) {
+    if (walk->units[kind] > 0) {
+        walk->visit(kind, walk->units[kind], walk->context);
+        walk->units[kind] = 0;
+    }
+}
+
+static void visit_free_units(struct free_walk *walk, unsigned kind, unit_map map) {
+    unsigned first = 0;
+    unsigned length;
+    if (!(map & 1)) {
+        end_run(walk, kind);
+    }
+    while ((length = chunk_next_run(map, &first)) > 0) {
+        walk->units[kind] += length;
+        first += length;
+        if (first < CHUNK_UNITS) {
+            end_run(walk, kind);
+        }
+    }
+}
+
+static void visit_free_chunk(struct free_walk *walk, const struct chunk *chunk) {
+    bool follows = chunk->base == walk->end;
+    unit_map kept = 0;
+    for (unsigned kind = 0; kind < PAGES_KINDS; kind++) {
+        unit_map clean = ~chunk->used & ~kept;
+        unit_map map = kind == PAGES_CLEAN ? clean : dirty_units(kind, chunk);
+        kept |= map;
+        if (!follows) {
+            end_run(walk, kind);
+        }
+        visit_free_units(walk, kind, map);
+    }
+    walk->end = chunk->base + CHUNK_BYTES;
+}
+
+void pages_walk_free(void (*visit)(unsigned kind, size_t units, void *context), void *context) {
+    struct free_walk walk = {.visit = visit, .context = context};
+    unsigned looked_at = 0;
+    enter();
+    for (size_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
+        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
+        for (size_t k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
+            struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
+            if (chunk == NULL) {
+                continue;
+            }
+            if (chunk->owner == 0) {
+                visit_free_chunk(&walk, chunk);
+            }
+            if (++looked_at % CHUNKS_PER_LOOK == 0) {
+                lock_release(&g.lock);
+                enter();
+            }
+        }
+    }
+    for (unsigned kind = 0; kind < PAGES_KINDS; kind++) {
+        end_run(&walk, kind);
+    }
+    lock_release(&g.lock);
+}
+
+struct lock *pages_counted_lock(void) {
+    return &g.lock;
+}
+
+/* The next chunk in the table at or behind a position, which counts units; NULL at the end. */
+static struct chunk *next_chunk(size_t *cursor) {
+    enum { LEAF_UNITS = LEAF_CHUNKS * CHUNK_UNITS };
+    *cursor = max_size(*cursor, (size_t)classmap_first_leaf * LEAF_UNITS);
+    while (*cursor / LEAF_UNITS <= classmap_last_leaf) {
+        chunk_slot *leaf =
+            atomic_load_explicit(&classmap_leaves[*cursor / LEAF_UNITS], memory_order_acquire);
+        if (leaf == NULL) {
+            *cursor = align_down(*cursor, LEAF_UNITS) + LEAF_UNITS;
+            continue;
+        }
+        struct chunk *chunk =
+            atomic_load_explicit(&leaf[*cursor % LEAF_UNITS / CHUNK_UNITS], memory_order_acquire);
+        if (chunk != NULL) {
+            return chunk;
+        }
+        *cursor = align_down(*cursor, CHUNK_UNITS) + CHUNK_UNITS;
+    }
+    return NULL;
+}
+
+bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *context), void *context) {
+    if (next_chunk(cursor) == NULL) {
+        return false;
+    }
+    enter();
+    const struct chunk *chunk = next_chunk(cursor); /* Again: one of hooks may be gone. */
+    bool more = chunk != NULL;
+    for (bool stop = !more; !stop;) {
+        struct span *span = span_at(chunk, *cursor % CHUNK_UNITS);
+        stop = ++*cursor % CHUNK_UNITS == 0;
+        stop |= span != NULL && visit(span, context);
+    }
+    lock_release(&g.lock);
+    return more;
+}
+
+void pages_lock(void) {
+    enter();
+}
+
+void pages_unlock(void) {
+    lock_release(&g.lock);
+}
+
 struct verify_sums {
     size_t used, kept, mapped, partly, runs;
 };
 
 static void verify_chunk(struct chunk *chunk, void *context) {
     struct verify_sums *sums = context;
+    if (chunk->owner != 0) {
+        return;
+    }
     sums->mapped += CHUNK_UNITS;
     sums->used += chunk_count_units(chunk->used);
     sums->kept += dirty_verify_chunk(chunk);
@@ -492,6 +616,10 @@ static void repair_chunk(struct chunk *chunk, void *context) {
     for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
         chunk->used |= (unit_map)(chunk->first[unit] != UNIT_FREE) << unit;
     }
+    if (chunk->owner != 0) {
+        hooked_repair_chunk(chunk);
+        return;
+    }
     chunk->bucket = 0;
     chunk->run = 0;
     chunk->starts_run = 0;
@@ -502,7 +630,9 @@ static void repair_chunk(struct chunk *chunk, void *context) {
 
 static void settle_again(struct chunk *chunk, void *context) {
     (void)context;
-    settle(chunk);
+    if (chunk->owner == 0) {
+        settle(chunk);
+    }
 }
 
 /*
@@ -515,6 +645,7 @@ static COLD void repair(void) {
     runs_reset();
     g.used_units = 0;
     memset(g.partly, 0, sizeof(g.partly));
+    hooked_repair_begin();
     for_each_chunk(repair_chunk, NULL);
     for_each_chunk(settle_again, NULL);
 }

@@ -11,6 +11,8 @@
 
 #include "heap/chunk.h"
 
+struct lock;
+
 /* Sums over the page heap, in bytes. */
 struct pages_totals {
     size_t mapped; /* addresses the heap has made usable */
@@ -69,6 +71,27 @@ struct pages_totals pages_totals(void);
 
 /* Calls `visit` for every span, under the page heap's lock. */
 void pages_walk(void (*visit)(struct span *span, void *context), void *context);
+
+/* Free units as they are told apart: dirty, muzzy, and without memory behind them. */
+enum { PAGES_CLEAN = CHUNK_QUEUES, PAGES_KINDS };
+
+/* Calls `visit` for every free run of one kind, with its units, under the page heap's lock.  That is
+ * let go of every few chunks, so a run that changes meanwhile may be seen in parts. */
+void pages_walk_free(void (*visit)(unsigned kind, size_t units, void *context), void *context);
+
+/* Its lock, to be counted. */
+struct lock *pages_counted_lock(void);
+
+/*
+ * The same in steps: calls `visit` for the spans from `*cursor` on (0 at first) until it answers true
+ * or a chunk has been seen, and moves the cursor.  Others have the lock between the steps.  False when
+ * there is nothing left to see.
+ */
+bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *context), void *context);
+
+/* The page heap's lock, for those who describe chunks of their own (hooked.c). */
+void pages_lock(void);
+void pages_unlock(void);
 
 /* Checks every invariant of the page heap; stops the process when one is broken. */
 void pages_verify(void);

@@ -80,7 +80,7 @@ static uintptr_t reserve_aligned(size_t bytes) {
 static void advise(uintptr_t start, size_t bytes, bool small_pages) {
     if (opt.thp == THP_ALWAYS) {
         os_advise_huge((void *)start, bytes, true);
-    } else if (opt.thp == THP_NEVER || small_pages) {
+    } else if (opt.thp == THP_NEVER || (opt.thp == THP_AUTO && small_pages)) {
         os_advise_huge((void *)start, bytes, false);
     }
 }
@@ -145,6 +145,10 @@ static void add_mapped(size_t units) {
     atomic_store_explicit(&g.mapped_units, old + units, memory_order_relaxed);
 }
 
+static size_t span_bytes(void) {
+    return align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
+}
+
 /* Memory for a chunk's description.  Those without spans are cut from blocks, so that few pages hold
  * many of them. */
 static struct chunk *new_chunk(void) {
@@ -156,8 +160,7 @@ static struct chunk *new_chunk(void) {
         g.blank = block;
         g.blank_end = block + CHUNKS_PER_BLOCK;
     }
-    size_t span_bytes = align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
-    g.blank->span = meta_alloc(span_bytes, os_facts.page_bytes);
+    g.blank->span = meta_alloc(span_bytes(), os_facts.page_bytes);
     return g.blank->span != NULL ? g.blank++ : NULL;
 }
 
@@ -240,4 +243,8 @@ void region_count_again(void) {
 
 size_t region_mapped_units(void) {
     return atomic_load_explicit(&g.mapped_units, memory_order_relaxed);
+}
+
+size_t region_description_bytes(void) {
+    return region_mapped_units() / CHUNK_UNITS * (sizeof(struct chunk) + span_bytes());
 }

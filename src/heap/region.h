@@ -31,3 +31,6 @@ void region_count_again(void);
 
 /* Units of all chunks; may lag. */
 size_t region_mapped_units(void);
+
+/* Bytes that describe the chunks there are. */
+size_t region_description_bytes(void);

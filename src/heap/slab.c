@@ -44,10 +44,18 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     slab->size_class = (uint8_t)size_class;
     unsigned words = (size_classes[size_class].total + 63u) / 64;
     __builtin_memset(slab->bits, 0, words * sizeof(uint64_t));
-    slab->kind = SPAN_SLAB;
+    /* Release: a walk over all spans that meets it finds its arena. */
+    __atomic_store_n(&slab->kind, SPAN_SLAB, __ATOMIC_RELEASE);
 }
 
+unsigned slab_shared_arenas;
+
+/* Granules whose class byte says so; none where not every thread may cache, so that all frees are
+ * slow. */
 static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
+    if (UNLIKELY(!slab_is_shared(slab))) {
+        return 0;
+    }
     const struct size_class *sc = slab_class(slab);
     uint32_t bytes = ncarved == sc->total ? sc->slab_mask + 1 : ncarved * sc->size;
     return bytes >> LG_UNIT;
@@ -55,7 +63,7 @@ static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
 
 void slab_destroy(struct span *slab) {
     classmap_publish(slab->base, granules_ready(slab, slab->ncarved), 0);
-    slab->kind = SPAN_NONE;
+    __atomic_store_n(&slab->kind, SPAN_NONE, __ATOMIC_RELAXED);
 }
 
 /* Carves up to, but not including, object `end`. */

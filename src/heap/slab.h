@@ -17,6 +17,15 @@ extern uint64_t slab_secret HIDDEN;
 
 void slab_init(uint64_t random);
 
+/* Objects of arenas below it may be cached by any thread.  Those above belong to arenas that the program
+ * made and may reset, or to extent hooks: a thread that did not choose such an arena must not find one of
+ * its objects in its cache and hand it out. */
+extern unsigned slab_shared_arenas HIDDEN;
+
+static inline bool slab_is_shared(const struct span *slab) {
+    return slab->arena < slab_shared_arenas;
+}
+
 /* Makes a slab of a span fresh from the page heap. */
 void slab_create(struct span *slab, unsigned size_class, unsigned arena);
 

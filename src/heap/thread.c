@@ -9,14 +9,17 @@
  *      all       heaps of threads, and those in `left`
  *      left[]    one per arena: given up with all it holds, for the next thread of that arena
  *      orphans   heaps of threads that do not exist in this process, which was forked
+ *      apart     explicit caches (tcaches.c), which have no thread and survive a fork
  *      unused    empty ones
+ *      every     all of these, in the order in which they were made
  *
  * A program that starts threads again and again finds the heap of the last one ready.  In a forked
  * child the orphans are emptied one class at a time, at slow calls, because each touches pages that
  * parent and child still share, and many a child is about to call exec.
  *
- * Threads     The list of heaps is guarded by g.lock.  Searching and counting read other threads'
- *             tops while those threads run; thread_any_holds says why that is sound.
+ * Threads     The lists of heaps are guarded by g.lock, but for `every`, which only grows: counting
+ *             takes no lock.  Searching and counting read other threads' tops while those threads
+ *             run; thread_any_holds says why that is sound.
  * Read next   cache.c, which moves the objects.
  */
 #include "heap/thread.h"
@@ -45,9 +48,11 @@ static struct {
     struct lock lock;
     struct thread *all;
     struct thread *orphans;
+    struct thread *apart;
     struct thread *unused;                      /* linked by next only */
     _Atomic size_t count;                       /* of the heaps in `all` and `orphans` */
     _Atomic(struct thread *) left[MOST_ARENAS]; /* taken and put without the lock */
+    _Atomic(struct thread *) every;             /* linked by older */
 } g;
 
 static size_t repair_list(struct thread **link) {
@@ -63,6 +68,7 @@ static size_t repair_list(struct thread **link) {
 /* The forward links are always whole; what is derived from them is derived again. */
 static COLD void repair(void) {
     g.count = repair_list(&g.all) + repair_list(&g.orphans);
+    (void)repair_list(&g.apart);
 }
 
 static void enter(void) {
@@ -86,6 +92,20 @@ static void fill_hot(struct hot *hot) {
     hot->secret = slab_secret;
 }
 
+static struct thread *make_heap(void) {
+    struct thread *thread = meta_alloc(sizeof(struct thread), CACHE_LINE);
+    if (thread == NULL) {
+        return NULL;
+    }
+    fill_hot(&thread->hot);
+    thread->older = atomic_load_explicit(&g.every, memory_order_relaxed);
+    /* Release: who finds it finds it whole. */
+    while (!atomic_compare_exchange_weak_explicit(&g.every, &thread->older, thread,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+    return thread;
+}
+
 static struct thread *take_heap(void) {
     enter();
     struct thread *thread = g.unused;
@@ -93,7 +113,7 @@ static struct thread *take_heap(void) {
         g.unused = thread->next;
     }
     lock_release(&g.lock);
-    return thread != NULL ? thread : meta_alloc(sizeof(struct thread), CACHE_LINE);
+    return thread != NULL ? thread : make_heap();
 }
 
 static void push(struct thread **list, struct thread *thread) {
@@ -119,7 +139,7 @@ static void list_heap(struct thread *thread) {
     lock_release(&g.lock);
 }
 
-/* Call with the lock held; the heap is empty. */
+/* Call with the lock held; the heap is empty and its counts are settled. */
 static void retire_heap(struct thread *thread) {
     unlink(thread);
     thread->next = g.unused;
@@ -129,28 +149,111 @@ static void retire_heap(struct thread *thread) {
 
 static void empty_and_retire(struct thread *thread) {
     cache_flush(thread);
+    thread_settle_counts(thread);
     enter();
     retire_heap(thread);
     lock_release(&g.lock);
 }
 
+/* ---------------------------------------------------------------- bytes of one thread */
+
+/* What went through a heap, in bytes. */
+struct traffic {
+    uint64_t allocated, deallocated;
+};
+
+/* Of a heap that nobody changes meanwhile. */
+static struct traffic traffic_of(const struct thread *thread) {
+    struct traffic sum = {0};
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        uint64_t filled = thread->filled[c];
+        const struct rec *rec = &thread->hot.rec[c];
+        uint64_t freed =
+            filled - thread->fetched[c] + magazine_give_count(rec->give, thread->cap[c]);
+        sum.allocated += (filled - magazine_take_count(rec->take)) * size_classes[c].size;
+        sum.deallocated += freed * size_classes[c].size;
+    }
+    return sum;
+}
+
+/* What a heap has counted is the caller's from now on, or is not. */
+static void add_traffic(const struct thread *thread) {
+    struct traffic traffic = traffic_of(thread);
+    tls.allocated += traffic.allocated;
+    tls.deallocated += traffic.deallocated;
+}
+
+static void subtract_traffic(const struct thread *thread) {
+    struct traffic traffic = traffic_of(thread);
+    tls.allocated -= traffic.allocated;
+    tls.deallocated -= traffic.deallocated;
+}
+
 /* ---------------------------------------------------------------- a thread gets its heap */
 
+/* Objects of a class that may be cached where the largest cached object has `bytes` bytes. */
+static uint8_t most_of(unsigned size_class, size_t bytes) {
+    const struct size_class *sc = &size_classes[size_class];
+    return (uint8_t)(sc->size <= bytes ? sc->room_max : 0);
+}
+
+/* How much of each class a thread may cache, as the options say. */
+static void limit_by_options(struct thread *thread) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        thread->most[c] = most_of(c, opt.tcache_max);
+    }
+    const char *list = opt.tcache_ncached_max;
+    const char *end = list + __builtin_strlen(list);
+    struct opt_range range;
+    while (UNLIKELY(opt_next_range(&list, end, &range))) {
+        for (unsigned c = 1; c < CLASS_COUNT; c++) {
+            if (size_classes[c].size >= range.from && size_classes[c - 1].size < range.to) {
+                thread->most[c] = (uint8_t)min_size(range.value, 2 * MAGAZINE_MOST);
+            }
+        }
+    }
+}
+
 static void prepare_heap(struct thread *thread, unsigned arena) {
-    fill_hot(&thread->hot);
+    limit_by_options(thread);
+    thread->apart = false;
+    thread->is_custom = false;
+    thread->exact = (struct thread_exact){0};
     __builtin_memset(thread->room, 0, sizeof(thread->room));
-    __builtin_memset(thread->cap, 0, sizeof(thread->cap));
     __builtin_memset(thread->seen, 0, sizeof(thread->seen));
-    thread->arena = (uint16_t)arena;
+    __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     thread->spare_bytes = opt.thread_cache_bytes;
 }
 
-static struct thread *own_heap(struct thread *thread) {
-    tls.self = thread;
-    bool parked = classmap_is_windowed() || opt.all_slow;
-    if (!parked) {
-        tls.hot = &thread->hot;
+static struct thread *new_heap(unsigned arena) {
+    struct thread *thread = take_heap();
+    if (thread != NULL) {
+        prepare_heap(thread, arena);
+        list_heap(thread);
     }
+    return thread;
+}
+
+static void set_owner(struct thread *thread, uint32_t generation) {
+    __atomic_store_n(&thread->generation, generation, __ATOMIC_RELAXED);
+}
+
+/* Parks the caller, or lets it use the fast paths. */
+static void choose_path(void) {
+    bool parked = tls.self == NULL || classmap_is_windowed() || opt.all_slow ||
+                  tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_EXACT);
+    tls.hot = parked ? (struct hot *)(uintptr_t)&zeros : &tls.self->hot;
+}
+
+static struct thread *own_heap(struct thread *thread) {
+    subtract_traffic(thread); /* of those who had it before */
+    set_owner(thread, lock_generation());
+    tls.self = thread;
+    if (!opt.tcache) {
+        tls.modes |= THREAD_UNCACHED;
+    }
+    (void)arena_bind(thread->arena);
+    choose_path();
     return thread;
 }
 
@@ -171,13 +274,12 @@ static COLD struct thread *earn_heap(void) {
     unsigned arena = arena_choose();
     struct thread *thread = take_left(arena);
     if (thread == NULL && ++tls.calls >= CALLS_BEFORE_HEAP) {
-        thread = take_heap();
-        if (thread != NULL) {
-            prepare_heap(thread, arena);
-            list_heap(thread);
-        }
+        thread = new_heap(arena);
     }
-    return thread != NULL ? own_heap(thread) : NULL;
+    if (thread == NULL) {
+        return NULL;
+    }
+    return own_heap(thread);
 }
 
 struct thread *thread_self(void) {
@@ -198,8 +300,17 @@ void thread_exit(void) {
     if (thread == NULL) {
         return;
     }
-    tls.hot = (struct hot *)(uintptr_t)&zeros;
+    bool may_stay = tls.modes == 0 && !thread->apart && !thread->is_custom;
     tls.self = NULL;
+    add_traffic(thread);
+    set_owner(thread, 0);
+    tls.modes &= THREAD_IN_HOOK;
+    choose_path();
+    arena_unbind(thread->arena);
+    if (!may_stay) {
+        empty_and_retire(thread);
+        return;
+    }
     /* Release for the one who takes it; acquire for the one we take in exchange. */
     thread = atomic_exchange_explicit(&g.left[thread->arena], thread, memory_order_acq_rel);
     if (thread != NULL) {
@@ -236,11 +347,16 @@ void thread_forked(void) {
     }
     if (tls.self != NULL) {
         push(&g.all, tls.self);
+        set_owner(tls.self, lock_generation());
     }
     for (unsigned arena = 0; arena < arena_count(); arena++) {
         atomic_store_explicit(&g.left[arena], NULL, memory_order_relaxed);
     }
     lock_release(&g.lock);
+    arena_forked();
+    if (tls.self != NULL) {
+        (void)arena_bind(tls.self->arena);
+    }
 }
 
 /*
@@ -257,6 +373,7 @@ bool thread_recover_some(void) {
     if (orphan != NULL && c < CLASS_COUNT) {
         cache_recover_class(orphan, c);
     } else if (orphan != NULL) {
+        thread_settle_counts(orphan);
         retire_heap(orphan);
     }
     bool more = g.orphans != NULL;
@@ -319,33 +436,289 @@ static bool heap_holds(const struct thread *thread, unsigned c, const void *obje
 bool thread_any_holds(unsigned size_class, const void *object) {
     bool found = false;
     enter();
-    for (struct thread *thread = g.all; thread != NULL && !found; thread = thread->next) {
-        found = heap_holds(thread, size_class, object);
-    }
-    for (struct thread *thread = g.orphans; thread != NULL && !found; thread = thread->next) {
-        found = heap_holds(thread, size_class, object);
+    struct thread *const lists[] = {g.all, g.apart, g.orphans};
+    for (unsigned i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        for (struct thread *thread = lists[i]; thread != NULL && !found; thread = thread->next) {
+            found = heap_holds(thread, size_class, object);
+        }
     }
     lock_release(&g.lock);
     return found;
 }
 
-static size_t count_in_list(const struct thread *thread, unsigned size_class) {
+/* ---------------------------------------------------------------- counting */
+
+enum { LOOKS_MOST = 16 };
+
+/* A class of a heap as it was at one moment. */
+struct look {
+    uint64_t filled, fetched;
+    unsigned in_take, in_give;
+};
+
+/* False when the owner was moving the class's objects: then A and what was filled into it may not
+ * belong together. */
+static bool look_once(const struct thread *thread, unsigned c, struct look *look) {
+    const struct rec *rec = &thread->hot.rec[c];
+    void *const *given;
+    uint8_t turn = read_byte(&thread->turn[c]);
+    bool was_open = read_top(&rec->give) != 0;
+    look->filled = __atomic_load_n(&thread->filled[c], __ATOMIC_ACQUIRE);
+    look->fetched = __atomic_load_n(&thread->fetched[c], __ATOMIC_ACQUIRE);
+    look->in_give = read_given(thread, c, &given);
+    uintptr_t take = read_top(&rec->take);
+    look->in_take = magazine_take_count(take);
+    bool is_open = read_top(&rec->give) != 0;
+    return (take == 0 || (was_open && is_open)) && read_byte(&thread->turn[c]) == turn;
+}
+
+/* What vanished in a fork in the middle of a move stays closed, and is taken as it is. */
+static struct look look_at(const struct thread *thread, unsigned c) {
+    struct look look;
+    for (unsigned i = 0; i < LOOKS_MOST && !look_once(thread, c, &look); i++) {
+    }
+    return look;
+}
+
+static struct thread *first_of_every(void) {
+    return atomic_load_explicit(&g.every, memory_order_acquire);
+}
+
+size_t thread_count_cached(unsigned size_class) {
     size_t sum = 0;
-    for (; thread != NULL; thread = thread->next) {
-        void *const *given;
-        sum += magazine_take_count(read_top(&thread->hot.rec[size_class].take));
-        sum += read_given(thread, size_class, &given);
+    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+        struct look look = look_at(thread, size_class);
+        sum += look.in_take + look.in_give;
     }
     return sum;
 }
 
-size_t thread_count_cached(unsigned size_class) {
-    enter();
-    size_t sum = count_in_list(g.all, size_class) + count_in_list(g.orphans, size_class);
-    lock_release(&g.lock);
-    return sum;
+static void add_heap(const struct thread *thread, struct thread_sums *sums) {
+    sums->threads += __atomic_load_n(&thread->generation, __ATOMIC_RELAXED) == lock_generation();
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        struct look look = look_at(thread, c);
+        sums->requests[c] += look.filled - look.in_take;
+        sums->cached[c] += look.in_take + look.in_give;
+    }
+}
+
+struct thread_sums thread_read_arena(unsigned arena) {
+    struct thread_sums sums = {0};
+    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+        if (arena == THREAD_ALL_ARENAS ||
+            __atomic_load_n(&thread->arena, __ATOMIC_RELAXED) == arena) {
+            add_heap(thread, &sums);
+        }
+    }
+    return sums;
+}
+
+/* The sums become those of a heap that has served nobody yet and holds what it holds. */
+void thread_settle_counts(struct thread *thread) {
+    if (thread == tls.self) {
+        add_traffic(thread);
+    }
+    uint64_t *requests = arena_get(thread->arena)->sums.requests;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        struct look look = look_at(thread, c);
+        count_set(&thread->filled[c], look.in_take);
+        count_set(&thread->fetched[c], look.in_take + look.in_give);
+        if (look.filled != look.in_take) {
+            count_add_shared(&requests[c], look.filled - look.in_take);
+        }
+    }
+}
+
+struct lock *thread_list_lock(void) {
+    return &g.lock;
 }
 
 size_t thread_count(void) {
     return atomic_load_explicit(&g.count, memory_order_relaxed);
+}
+
+/* ---------------------------------------------------------------- heaps without a thread */
+
+struct thread *thread_make_apart(void) {
+    struct thread *apart = take_heap();
+    if (apart != NULL) {
+        prepare_heap(apart, 0);
+        apart->apart = true;
+        enter();
+        push(&g.apart, apart);
+        lock_release(&g.lock);
+    }
+    return apart;
+}
+
+void thread_end_apart(struct thread *apart) {
+    thread_settle_counts(apart);
+    enter();
+    unlink(apart);
+    apart->next = g.unused;
+    g.unused = apart;
+    lock_release(&g.lock);
+}
+
+/* ---------------------------------------------------------------- what a thread may ask for itself */
+
+/* The caller's heap, made at once if need be; NULL without memory, or when the thread is ending. */
+static struct thread *demand_heap(void) {
+    if (tls.self == NULL) {
+        tls.calls = CALLS_BEFORE_HEAP;
+    }
+    return thread_self();
+}
+
+unsigned thread_arena(void) {
+    return tls.self != NULL ? tls.self->arena : arena_choose();
+}
+
+bool thread_set_arena(unsigned arena) {
+    struct thread *thread = arena_exists(arena) ? demand_heap() : NULL;
+    if (thread == NULL || !arena_bind(arena)) {
+        return false;
+    }
+    cache_flush(thread);
+    thread_settle_counts(thread);
+    arena_unbind(thread->arena);
+    __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
+    thread->apart = arena_is_manual(arena);
+    tls.modes &= (uint8_t) ~(THREAD_HOOKED | THREAD_UNSETTLED);
+    tls.modes |= arena_uses_hooks(arena) ? THREAD_HOOKED : 0;
+    choose_path();
+    return true;
+}
+
+void thread_note_hooks(void) {
+    if (tls.self != NULL && arena_uses_hooks(tls.self->arena)) {
+        tls.modes |= THREAD_HOOKED | THREAD_UNSETTLED;
+    }
+}
+
+COLD void thread_settle_modes(void) {
+    if (tls.modes & THREAD_UNSETTLED) {
+        cache_flush(tls.self);
+        tls.modes &= (uint8_t)~THREAD_UNSETTLED;
+        choose_path();
+    } else if (tls.modes & THREAD_HOOKED && !arena_uses_hooks(tls.self->arena)) {
+        tls.modes &= (uint8_t)~THREAD_HOOKED;
+        choose_path();
+    }
+}
+
+bool thread_is_cached(void) {
+    return tls.self != NULL ? !(tls.modes & THREAD_UNCACHED) : opt.tcache;
+}
+
+void thread_set_cached(bool cached) {
+    struct thread *thread = demand_heap();
+    if (thread == NULL) {
+        return;
+    }
+    if (!cached) {
+        cache_flush(thread);
+    }
+    tls.modes = (uint8_t)(cached ? tls.modes & ~THREAD_UNCACHED : tls.modes | THREAD_UNCACHED);
+    choose_path();
+}
+
+size_t thread_cache_max(void) {
+    size_t bytes = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        if (thread_class_max(c) != 0) {
+            bytes = size_classes[c].size;
+        }
+    }
+    return bytes;
+}
+
+/* Classes that may be cached again get what they had at first. */
+void thread_set_cache_max(size_t bytes) {
+    struct thread *thread = demand_heap();
+    for (unsigned c = 1; thread != NULL && c < CLASS_COUNT; c++) {
+        if ((size_classes[c].size <= bytes) != (thread->most[c] != 0)) {
+            thread_set_class_max(c, most_of(c, bytes));
+        }
+    }
+}
+
+unsigned thread_class_max(unsigned size_class) {
+    return tls.self != NULL ? tls.self->most[size_class] : most_of(size_class, opt.tcache_max);
+}
+
+void thread_set_class_max(unsigned size_class, unsigned objects) {
+    struct thread *thread = demand_heap();
+    if (thread != NULL) {
+        cache_flush_class(thread, size_class);
+        thread->most[size_class] = (uint8_t)min_size(objects, 2 * MAGAZINE_MOST);
+        thread->is_custom = true;
+    }
+}
+
+/* ---------------------------------------------------------------- exact counting */
+
+uint64_t thread_allocated(void) {
+    return tls.allocated + (tls.self != NULL ? traffic_of(tls.self).allocated : 0);
+}
+
+uint64_t thread_deallocated(void) {
+    return tls.deallocated + (tls.self != NULL ? traffic_of(tls.self).deallocated : 0);
+}
+
+static int64_t held(const struct thread_exact *exact) {
+    return (int64_t)(exact->allocated - exact->deallocated);
+}
+
+/* The program reads the two sums where they stand. */
+static void add(uint64_t *sum, size_t bytes) {
+    __atomic_store_n(sum, *sum + bytes, __ATOMIC_RELAXED);
+}
+
+void thread_count_alloc(size_t bytes) {
+    struct thread_exact *exact = &tls.self->exact;
+    add(&exact->allocated, bytes);
+    int64_t above = held(exact) - exact->base;
+    exact->peak = above > exact->peak ? above : exact->peak;
+}
+
+void thread_count_free(size_t bytes) {
+    add(&tls.self->exact.deallocated, bytes);
+}
+
+/* Starts from what was derived so far; NULL without a heap. */
+static struct thread_exact *count_exactly(void) {
+    struct thread *thread = demand_heap();
+    if (thread != NULL && !(tls.modes & THREAD_EXACT)) {
+        thread->exact = (struct thread_exact){.allocated = thread_allocated(),
+                                              .deallocated = thread_deallocated()};
+        int64_t now = held(&thread->exact);
+        thread->exact.peak = now > 0 ? now : 0;
+        tls.modes |= THREAD_EXACT;
+        choose_path();
+    }
+    return thread != NULL ? &thread->exact : NULL;
+}
+
+uint64_t *thread_allocated_live(void) {
+    struct thread_exact *exact = count_exactly();
+    return exact != NULL ? &exact->allocated : NULL;
+}
+
+uint64_t *thread_deallocated_live(void) {
+    struct thread_exact *exact = count_exactly();
+    return exact != NULL ? &exact->deallocated : NULL;
+}
+
+uint64_t thread_peak(void) {
+    const struct thread_exact *exact = count_exactly();
+    return exact != NULL ? (uint64_t)exact->peak : 0;
+}
+
+void thread_reset_peak(void) {
+    struct thread_exact *exact = count_exactly();
+    if (exact != NULL) {
+        exact->base = held(exact);
+        exact->peak = 0;
+    }
 }

@@ -2,7 +2,7 @@
  *
  * thread.h - what a thread keeps: its magazines, and the numbers the fast paths need.
  *
- *      TLS (22 bytes)            struct thread
+ *      TLS (42 bytes)            struct thread
  *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
  *                                tab[]        size -> class, for sizes up to 1024
@@ -15,6 +15,12 @@
  *      new --16 slow calls--> alive --thread exit--> dead (served by the bins, never a heap again)
  *       '---- the heap a thread left is at hand ---^
  *
+ * Counts.  Nothing is counted on the fast paths.  What a class has handed out and taken back follows
+ * from two sums that change on slow calls only, and from what its magazines hold:
+ *
+ *      allocated objects = filled - |A|            all that came into A, less what is still there
+ *      freed objects     = filled - fetched + |F|  all that came into A from F, and what is in F
+ *
  * Threads     A heap is written by its owner only.  Others read the tops, to count or to search.
  *             The heap of a thread that is gone belongs to whoever takes it over.
  * Invariant   rec[0] and rec[63] are zero in every heap.
@@ -23,6 +29,8 @@
 
 #include "heap/magazine.h"
 #include "heap/size_class.h"
+
+struct lock;
 
 /* One class as the fast paths see it. */
 struct rec {
@@ -42,6 +50,14 @@ struct hot {
     uint8_t tab[TABLE_MAX / 16 + 1]; /* (size + 15) / 16  ->  4 * class */
 };
 
+/* Bytes counted call by call, for a thread that asked for it. */
+struct thread_exact {
+    uint64_t allocated;
+    uint64_t deallocated;
+    int64_t base; /* their difference at the last reset of the peak */
+    int64_t peak; /* largest difference since, above base */
+};
+
 struct thread {
     struct hot hot;
     uint8_t room[CLASS_COUNT]; /* objects both magazines of a class may hold together */
@@ -49,11 +65,21 @@ struct thread {
     uint8_t turn[CLASS_COUNT]; /* counts how often the class was opened, for those who look in */
     uint8_t goal[CLASS_COUNT]; /* objects the next fetch should bring it to */
     uint8_t seen[CLASS_COUNT]; /* slow calls for a class that has no magazines yet */
+    uint8_t most[CLASS_COUNT]; /* largest room of a class; 0: it is not cached */
+    bool apart;                /* takes nothing from depots: its arena is the program's choice */
+    bool is_custom;            /* its limits were set by hand: no thread to come gets it as it is */
     uint16_t arena;
+    /* Objects that were put into A, less those that left it otherwise than to the program. */
+    uint64_t filled[CLASS_COUNT];
+    /* Objects that came from depots and bins, less those that went there. */
+    uint64_t fetched[CLASS_COUNT];
+    uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
+    struct thread_exact exact;
     uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
     size_t spare_bytes;   /* of the budget, not promised to any class */
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */
+    struct thread *older; /* the heap that was made before this one; constant */
 };
 
 struct tls {
@@ -63,6 +89,19 @@ struct tls {
     uint8_t dead;        /* the heap was given up; never make another */
     uint8_t registered;  /* the end of this thread will be told to us */
     uint8_t inside;      /* in the slow half: a call now comes from a signal handler (life.h) */
+    /* Bytes that went past the heap, plus those of heaps given up, less what the heap had counted when
+     * this thread got it; thread_allocated() adds what it has counted now. */
+    uint64_t allocated;
+    uint64_t deallocated;
+    uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
+};
+
+enum thread_mode {
+    THREAD_UNCACHED = 1,  /* the program switched its cache off */
+    THREAD_HOOKED = 2,    /* its arena has extent hooks, so nothing may be cached */
+    THREAD_EXACT = 4,     /* every call is counted */
+    THREAD_IN_HOOK = 8,   /* an extent hook runs: what it allocates comes from elsewhere */
+    THREAD_UNSETTLED = 16 /* THREAD_HOOKED was found in the middle of a call: flush, and park */
 };
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));
@@ -110,5 +149,78 @@ bool thread_any_holds(unsigned size_class, const void *object);
 /* Objects of a class in the magazines of all threads; may lag behind. */
 size_t thread_count_cached(unsigned size_class);
 
+/* What the heaps of an arena have counted by class. */
+struct thread_sums {
+    uint64_t requests[CLASS_COUNT]; /* of heaps that exist; others: arena_sums */
+    size_t cached[CLASS_COUNT];
+    unsigned threads; /* that own one of them */
+};
+enum { THREAD_ALL_ARENAS = UINT16_MAX };
+struct thread_sums thread_read_arena(unsigned arena);
+
 /* Number of heaps. */
 size_t thread_count(void);
+
+/* Its lock, to be counted. */
+struct lock *thread_list_lock(void);
+
+/* Bytes that the caller allocates or frees past its heap: large objects, and small ones without a
+ * cache. */
+static inline void thread_note_alloc(size_t bytes) {
+    tls.allocated += bytes;
+}
+
+static inline void thread_note_free(size_t bytes) {
+    tls.deallocated += bytes;
+}
+
+/* Before a heap changes its arena, or is emptied for good: what it has counted becomes the arena's
+ * past, and the owner's. */
+void thread_settle_counts(struct thread *thread);
+
+/* A heap that belongs to no thread, for an explicit cache, NULL without memory; and the end of one that
+ * is empty. */
+struct thread *thread_make_apart(void);
+void thread_end_apart(struct thread *apart);
+
+/* The caller's arena was found to use hooks while one of its classes is closed. */
+void thread_note_hooks(void);
+
+/* For a thread with modes, before a call is served: does what thread_note_hooks left to do. */
+void thread_settle_modes(void);
+
+/* The caller is THREAD_EXACT and got, or gave up, so many usable bytes. */
+void thread_count_alloc(size_t bytes);
+void thread_count_free(size_t bytes);
+
+/* ---------------------------------------------------------------- what a thread may ask for itself */
+
+/* The arena the caller allocates from, and a change of it: what it caches goes back first.  False when
+ * there is no such arena, or no memory. */
+unsigned thread_arena(void);
+bool thread_set_arena(unsigned arena);
+
+/* Does the caller keep free objects for itself?  Without, every call takes the slow path. */
+bool thread_is_cached(void);
+void thread_set_cached(bool cached);
+
+/* Largest object the caller caches. */
+size_t thread_cache_max(void);
+void thread_set_cache_max(size_t bytes);
+
+/* Most objects of a class the caller caches; 0: none. */
+unsigned thread_class_max(unsigned size_class);
+void thread_set_class_max(unsigned size_class, unsigned objects);
+
+/* Bytes, at usable size, that the caller has allocated and freed since it began. */
+uint64_t thread_allocated(void);
+uint64_t thread_deallocated(void);
+
+/* Addresses of the same as running counters, NULL without memory.  From now on every call of this
+ * thread takes the slow path, which keeps them. */
+uint64_t *thread_allocated_live(void);
+uint64_t *thread_deallocated_live(void);
+
+/* The largest difference of the two since the last reset, or since the first call of either. */
+uint64_t thread_peak(void);
+void thread_reset_peak(void);

@@ -76,7 +76,7 @@ TEST(objects_of_every_class_go_out_once_and_come_back) {
         unsigned count = several_slabs_of(c);
         check_eq(bin_refill(bin, objects, count, PAGES_MAY_GROW), count);
         bin_verify(bin);
-        check_eq(bin->nout, count);
+        check_eq(bin_nout(bin), count);
         check_disjoint(objects, count, c);
         fill(objects, count, c);
         shuffle(objects, count, &random);
@@ -87,7 +87,7 @@ TEST(objects_of_every_class_go_out_once_and_come_back) {
             done += n;
             bin_verify(bin);
             check(bin->nempty <= 1);
-            check_eq(bin->nout, count - done);
+            check_eq(bin_nout(bin), count - done);
         }
         check_eq(bin->nslabs, 1); /* one that a burst would ask for again */
         bin_trim(bin);
@@ -118,7 +118,7 @@ TEST(random_refills_and_drains_agree_with_the_counts) {
             }
             bin_verify(arena_bin(0, c));
             bin_verify(arena_bin(1, c));
-            check_eq(arena_bin(0, c)->nout + arena_bin(1, c)->nout, held);
+            check_eq(bin_nout(arena_bin(0, c)) + bin_nout(arena_bin(1, c)), held);
         }
         drain(c, out, held);
     }
@@ -130,11 +130,11 @@ TEST(one_drain_serves_objects_of_several_arenas) {
         check_eq(bin_refill(arena_bin(i % 2, 9), &mixed[i], 1, PAGES_MAY_GROW), 1);
         check_eq(classmap_span((uintptr_t)mixed[i])->arena, i % 2);
     }
-    check_eq(arena_bin(0, 9)->nout, 30);
-    check_eq(arena_bin(1, 9)->nout, 30);
+    check_eq(bin_nout(arena_bin(0, 9)), 30);
+    check_eq(bin_nout(arena_bin(1, 9)), 30);
     drain(9, mixed, 60);
-    check_eq(arena_bin(0, 9)->nout, 0);
-    check_eq(arena_bin(1, 9)->nout, 0);
+    check_eq(bin_nout(arena_bin(0, 9)), 0);
+    check_eq(bin_nout(arena_bin(1, 9)), 0);
     heap_verify();
 }
 
@@ -256,7 +256,7 @@ TEST(threads_at_two_bins_lose_nothing) {
     unsigned steps = 10000;
     run_threads(4, churn, &steps);
     heap_verify();
-    check_eq(arena_bin(0, 5)->nout + arena_bin(1, 5)->nout, 0);
+    check_eq(bin_nout(arena_bin(0, 5)) + bin_nout(arena_bin(1, 5)), 0);
 }
 
 /* Entering a bin repairs it, if the fork came in the middle of another thread's work. */
@@ -277,7 +277,7 @@ static void use_each_bin(void) {
 static void *leave_half_done(void *bin_to_spoil) {
     struct bin *bin = bin_to_spoil;
     lock_acquire(&bin->lock);
-    bin->nout += 7;
+    bin->nmalloc += 7;
     bin->nslabs = 100;
     bin->nempty = 5;
     bin->slabs = NULL;
@@ -295,10 +295,10 @@ TEST(abandoned_bin_is_rebuilt_from_its_slabs) {
         pretend_fork();
         drain(c, objects + count / 2, 1);
         bin_verify(bin);
-        check_eq(bin->nout, count - count / 2 - 1);
+        check_eq(bin_nout(bin), count - count / 2 - 1);
         drain(c, objects + count / 2 + 1, count - count / 2 - 1);
         bin_verify(bin);
-        check_eq(bin->nout, 0);
+        check_eq(bin_nout(bin), 0);
     }
     heap_verify();
 }

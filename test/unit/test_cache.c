@@ -47,7 +47,7 @@ static void check_invariant(struct thread *thread) {
 static size_t objects_out(unsigned c) {
     size_t sum = 0;
     for (unsigned a = 0; a < arena_count(); a++) {
-        sum += arena_bin(a, c)->nout;
+        sum += bin_nout(arena_bin(a, c));
     }
     return sum;
 }

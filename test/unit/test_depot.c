@@ -29,7 +29,7 @@ static struct magazine *filled(unsigned size_class, unsigned count) {
 }
 
 static size_t nout(unsigned size_class) {
-    return arena_bin(0, size_class)->nout;
+    return bin_nout(arena_bin(0, size_class));
 }
 
 TEST(objects_put_in_come_out_last_first) {
@@ -246,13 +246,13 @@ TEST(depots_close_when_the_heap_shrinks_and_open_on_demand) {
 
 TEST(saw_tooth_does_not_count_as_shrinking_for_long) {
     opt.depot_bytes = 1 << 20;
-    opt.dirty_decay_ms = INT64_MAX; /* Patience lasts. */
+    dirty_decay_ms[CHUNK_DIRTY] = INT64_MAX; /* Patience lasts. */
     for (unsigned round = 0; round < 10; round++) {
         put_bytes(CLASS, 8 << 20);
         check_eq(bin_heap_is_shrinking(), round < 2); /* at 4 MiB, then at 8, then at 16 */
         ask_for_bytes(CLASS, 8 << 20);
     }
-    opt.dirty_decay_ms = 0; /* Patience is over. */
+    dirty_decay_ms[CHUNK_DIRTY] = 0; /* Patience is over. */
     put_bytes(CLASS, 8 << 20);
     check(bin_heap_is_shrinking());
 }

@@ -126,7 +126,7 @@ TEST(wait_tells_when_to_come_again) {
 }
 
 TEST(never_means_never) {
-    opt.dirty_decay_ms = -1;
+    dirty_decay_ms[CHUNK_DIRTY] = -1;
     leave_dirty(1000);
     for (unsigned day = 0; day < 10; day++) {
         check(tick_after(UINT64_C(24) * 3600 * 1000) != UINT64_MAX);
@@ -191,7 +191,7 @@ TEST(part_of_a_chunk_is_purged_from_its_end) {
 /* ---------------------------------------------------------------- muzzy */
 
 TEST(muzzy_memory_is_offered_first_and_taken_later) {
-    opt.muzzy_decay_ms = 3000;
+    dirty_decay_ms[CHUNK_MUZZY] = 3000;
     tick_after(0);
     uintptr_t base = leave_dirty(1000);
     size_t purged = dirty_totals().purged;
@@ -213,7 +213,7 @@ TEST(muzzy_memory_is_offered_first_and_taken_later) {
 }
 
 TEST(muzzy_memory_is_never_zero_and_counts_when_it_is_used_again) {
-    opt.muzzy_decay_ms = -1;
+    dirty_decay_ms[CHUNK_MUZZY] = -1;
     tick_after(0);
     uintptr_t base = leave_dirty(100);
     tick_after(DECAY_MS);
@@ -356,7 +356,7 @@ TEST(random_use_keeps_every_invariant) {
     struct random random = random_start(32, 0);
     static uintptr_t held[300];
     static size_t units[300];
-    opt.muzzy_decay_ms = 500;
+    dirty_decay_ms[CHUNK_MUZZY] = 500;
     for (unsigned step = 0; step < 5000 / SLOWER; step++) {
         unsigned i = (unsigned)random_below(&random, 300);
         if (held[i] != 0) {

@@ -24,7 +24,7 @@ static struct span *span_of(void *block) {
 
 static void *alloc(size_t bytes, size_t alignment) {
     bool zeroed = false;
-    void *block = large_alloc(bytes, alignment, PAGES_MAY_GROW, &zeroed);
+    void *block = large_alloc(bytes, alignment, PAGES_MAY_GROW, &zeroed, 0);
     check(block != NULL);
     check_eq((uintptr_t)block % (alignment > UNIT_BYTES ? alignment : UNIT_BYTES), 0);
     check_eq(span_of(block)->kind, SPAN_LARGE);
@@ -72,10 +72,10 @@ TEST(impossible_sizes_are_refused_and_nothing_changes) {
     size_t count = large_count(), used = pages_totals().used;
     static const size_t sizes[] = {((size_t)1 << 46) + 1, PTRDIFF_MAX, SIZE_MAX};
     for (unsigned i = 0; i < 3; i++) {
-        check(large_alloc(sizes[i], 1, PAGES_MAY_GROW, &zeroed) == NULL);
+        check(large_alloc(sizes[i], 1, PAGES_MAY_GROW, &zeroed, 0) == NULL);
         heap_verify();
     }
-    check(large_alloc(4096, (size_t)1 << 63, PAGES_MAY_GROW, &zeroed) == NULL);
+    check(large_alloc(4096, (size_t)1 << 63, PAGES_MAY_GROW, &zeroed, 0) == NULL);
     check_eq(large_count(), count);
     check_eq(pages_totals().used, used);
 }
@@ -84,7 +84,7 @@ TEST(zeroed_is_said_only_of_zeros) {
     bool zeroed = false;
     for (unsigned round = 0; round < 20 / SLOWER + 1; round++) {
         size_t bytes = 3 * MIB + round * 100000;
-        char *block = large_alloc(bytes, 1, PAGES_MAY_GROW, &zeroed);
+        char *block = large_alloc(bytes, 1, PAGES_MAY_GROW, &zeroed, 0);
         check(block != NULL);
         for (size_t i = 0; zeroed && i < bytes; i++) {
             check(block[i] == 0);
@@ -307,7 +307,7 @@ TEST(rest_of_the_last_unit_is_not_taken_for_zeros) {
     bool zeroed = false;
     char *after = NULL;
     for (unsigned i = 0; i < 500 && after != before; i++) {
-        after = large_alloc(9 * UNIT_BYTES, 1, PAGES_MAY_GROW, &zeroed);
+        after = large_alloc(9 * UNIT_BYTES, 1, PAGES_MAY_GROW, &zeroed, 0);
     }
     check_eq(after, before);
     check(!zeroed || reads_as_zeros(after, 9 * UNIT_BYTES));
@@ -342,7 +342,7 @@ TEST(shrinking_within_a_unit_gives_pages_back) {
     static char *block[BLOCKS];
     for (unsigned i = 0; i < BLOCKS; i++) {
         bool zeroed;
-        block[i] = large_alloc(4 * UNIT_BYTES, 1, PAGES_MAY_GROW, &zeroed);
+        block[i] = large_alloc(4 * UNIT_BYTES, 1, PAGES_MAY_GROW, &zeroed, 0);
         mark(block[i], 4 * UNIT_BYTES, i);
     }
     size_t before = test_anonymous_bytes();
@@ -361,7 +361,7 @@ TEST(no_more_ranges_are_moved_than_allowed) {
     static char *block[MOVED_MOST + 50];
     for (unsigned i = 0; i < MOVED_MOST + 50; i++) {
         bool zeroed;
-        block[i] = large_alloc(128 << 10, 1, PAGES_MAY_GROW, &zeroed);
+        block[i] = large_alloc(128 << 10, 1, PAGES_MAY_GROW, &zeroed, 0);
         mark(block[i], 128 << 10, i);
     }
     pages_purge_all();
@@ -442,7 +442,7 @@ TEST(of_two_racing_frees_one_wins) {
     }
     for (unsigned i = 0; i < race.rounds; i++) {
         bool zeroed;
-        race.span = span_of(large_alloc(MIB, 1, PAGES_MAY_GROW, &zeroed));
+        race.span = span_of(large_alloc(MIB, 1, PAGES_MAY_GROW, &zeroed, 0));
         pthread_barrier_wait(&race.barrier);
         pthread_barrier_wait(&race.barrier);
         check_eq(race.freed, i + 1);

@@ -382,7 +382,7 @@ TEST(freed_memory_goes_at_once_when_the_option_says_so) {
     check_eq(pages_totals().dirty, CHUNK_BYTES);
     check_eq(pages_totals().purged, purged);
     check(pages_tick() != UINT64_MAX);
-    opt.dirty_decay_ms = 0;
+    dirty_decay_ms[CHUNK_DIRTY] = 0;
     give(&last);
     check_eq(pages_totals().dirty, 0);
     check_eq(pages_totals().purged, purged + CHUNK_BYTES + UNIT_BYTES);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tcaches.h - caches that belong to no thread, made and used by number.
+ *
+ * Threads     Each has a lock, so that two threads that use one at the same time do no harm.
+ */
+#pragma once
+
+#include "base/common.h"
+
+enum { TCACHES_MOST = 4094 };
+
+/* The number of a new cache; -1 without memory or when there are too many. */
+int tcaches_create(void);
+
+bool tcaches_exists(unsigned id);
+
+/* Puts everything it holds back; destroying makes its number free. */
+void tcaches_flush(unsigned id);
+void tcaches_flush_all(void);
+void tcaches_destroy(unsigned id);
+
+/* An object of a class from a cache, and if need be from an arena without hooks; it carries the secret,
+ * and is NULL without memory.  And the way back for an object that carries the secret.  Both are false
+ * when there is no such cache. */
+bool tcaches_alloc(unsigned id, unsigned arena, unsigned size_class, void **object);
+bool tcaches_free(unsigned id, unsigned size_class, void *object);
