@@ -1,60 +1,100 @@
 /* SPDX-License-Identifier: MIT
  *
- * stats_print.c - the heap's bytes as text for people: where they are, and that they add up.
+ * stats_print.c - the statistics: which parts are wanted, in which order they come, as text or JSON.
  *
- * Threads     Counters are read one after the other while others allocate, so a sum may be off by
- *             what moved meanwhile; at rest it is exact.
+ * Text is framed by jemalloc's first and last line and has its sections in its order.  Our summary
+ * for people stands right behind the first line, so that a reader who looks for that line at the
+ * beginning finds it there, and one who looks for lines by their text finds those too.
+ *
+ * Threads     Counters are read first (snapshot.h).  No lock is held while the program is called;
+ *             when somebody else has them read again meanwhile, later parts are of later counts.
  */
-#include "base/fmt.h"
-#include "base/os.h"
+#include <string.h>
+
+#include "base/log.h"
 #include "control/control.h"
-#include "heap/heap.h"
+#include "control/stats.h"
 
-static void line(int fd, const char *name, size_t bytes, const char *remark) {
-    char text[160];
-    size_t n = fmt_text(text, sizeof(text), "  %-22s %14zu bytes   %s\n", name, bytes, remark);
-    os_write(fd, text, n);
+static struct stats_parts parts_without(const char *letters) {
+    return (struct stats_parts){
+        .general = strchr(letters, 'g') == NULL,
+        .merged = strchr(letters, 'm') == NULL,
+        .destroyed = strchr(letters, 'd') == NULL,
+        .arenas = strchr(letters, 'a') == NULL,
+        .bins = strchr(letters, 'b') == NULL,
+        .large = strchr(letters, 'l') == NULL,
+        .mutexes = strchr(letters, 'x') == NULL,
+        .extents = strchr(letters, 'e') == NULL,
+        .hpa = strchr(letters, 'h') == NULL,
+    };
 }
 
-static void say(int fd, const char *text) {
-    size_t n = 0;
-    while (text[n] != '\0') {
-        n++;
+/* Prints what belongs to one arena, or to several as one. */
+typedef void arena_printer(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+                           const struct arena_counts *counts);
+
+/* Another thread may have the counters read anew at any time, and an arena may be gone then. */
+static void print_arena(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+                        arena_printer *print) {
+    const struct arena_counts *counts = snapshot_arena(arena);
+    if (counts != NULL) {
+        print(emit, parts, arena, counts);
     }
-    os_write(fd, text, n);
 }
 
-static void print_class(int fd, unsigned c) {
-    size_t nslabs, nout, ncached;
-    heap_class_counts(c, &nslabs, &nout, &ncached);
-    if (nslabs == 0) {
-        return;
+static unsigned count_arenas(void) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < snapshot_arenas(); i++) {
+        count += snapshot_arena(i) != NULL;
     }
-    char text[160];
-    size_t n = fmt_text(text, sizeof(text), "  %6u %12zu %10zu %8zu\n", size_classes[c].size,
-                        nout - ncached, ncached, nslabs);
-    os_write(fd, text, n);
+    return count;
 }
 
-void control_print_stats(int fd) {
-    struct heap_totals t = heap_totals();
-    size_t spans = t.live + t.cached + t.slab_free + t.large_rest;
-    say(fd, "tally: where the heap's bytes are\n");
-    line(fd, "live", t.live, "held by the program, at usable size");
-    line(fd, "+ cached", t.cached, "free objects in threads' magazines and depots");
-    line(fd, "+ free in slabs", t.slab_free, "not handed out, or never touched");
-    line(fd, "+ ends of large blocks", t.large_rest, "addresses behind the last page");
-    line(fd, "= in spans", spans, "runs of pages that have an owner");
-    line(fd, "+ free pages kept", t.dirty, "for reuse; malloc_trim gives them back");
-    line(fd, "+ without memory", t.mapped - min_size(spans + t.dirty, t.mapped),
-         "never used, or given back to the kernel");
-    line(fd, "= mapped", t.mapped, "what the heap may use without asking the kernel");
-    line(fd, "tally's own", t.metadata, "descriptors, beside the heap");
-    if (t.reentered > 0) {
-        line(fd, "calls in handlers", t.reentered, "number of allocations that interrupted tally");
+/* The sum of one arena would be that arena once more; it is printed if nothing else is. */
+static void print_arenas(struct emit *emit, const struct stats_parts *parts, arena_printer *print) {
+    if (parts->merged && (count_arenas() > 1 || !parts->arenas)) {
+        print_arena(emit, parts, SNAPSHOT_ALL, print);
     }
-    say(fd, "    size         live     cached    slabs\n");
-    for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        print_class(fd, c);
+    if (parts->destroyed) {
+        print_arena(emit, parts, SNAPSHOT_DESTROYED, print);
     }
+    for (unsigned i = 0; parts->arenas && i < snapshot_arenas(); i++) {
+        print_arena(emit, parts, i, print);
+    }
+}
+
+static void print_json(struct emit *emit, const struct stats_parts *parts) {
+    json_open(emit, NULL, '{');
+    json_open(emit, "jemalloc", '{');
+    stats_json_process(emit, parts);
+    if (parts->merged || parts->destroyed || parts->arenas) {
+        json_open(emit, "stats.arenas", '{');
+        print_arenas(emit, parts, stats_json_arena);
+        json_close(emit, '{');
+    }
+    json_close(emit, '{');
+    json_close(emit, '{');
+    emit_text(emit, "\n");
+}
+
+static void print_text(struct emit *emit, const struct stats_parts *parts) {
+    emit_text(emit, "___ Begin jemalloc statistics ___\n");
+    stats_summary(emit, parts->bins);
+    stats_text_process(emit, parts);
+    print_arenas(emit, parts, stats_text_arena);
+    emit_text(emit, "--- End jemalloc statistics ---\n");
+}
+
+void stats_print(void (*write)(void *opaque, const char *text), void *opaque, const char *letters) {
+    const char *wanted = letters != NULL ? letters : "";
+    struct stats_parts parts = parts_without(wanted);
+    struct emit emit;
+    emit_begin(&emit, write != NULL ? write : log_write, opaque);
+    snapshot_refresh();
+    if (strchr(wanted, 'J') != NULL) {
+        print_json(&emit, &parts);
+    } else {
+        print_text(&emit, &parts);
+    }
+    emit_end(&emit);
 }

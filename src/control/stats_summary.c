@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stats_summary.c - where the heap's bytes are, for people: from what the program holds to what the
+ * heap may occupy, in lines that add up.
+ *
+ * Threads     Counters are read one after the other while others allocate, so a sum may be off by
+ *             what moved meanwhile; at rest it is exact.
+ */
+#include <string.h>
+
+#include "base/fmt.h"
+#include "base/os.h"
+#include "control/stats.h"
+
+static void line(struct emit *emit, const char *name, size_t bytes, const char *remark) {
+    emit_text(emit, "  %-22s %14zu bytes   %s\n", name, bytes, remark);
+}
+
+/* The second number of the file is pages with memory behind them; 0 when it cannot be read. */
+static size_t process_rss(void) {
+    char text[128];
+    if (os_read_file("/proc/self/statm", text, sizeof(text)) < 0) {
+        return 0;
+    }
+    const char *second = strchr(text, ' ');
+    const char *end = second != NULL ? strchr(second + 1, ' ') : NULL;
+    uint64_t pages = 0;
+    if (end == NULL || !fmt_parse_number(second + 1, (size_t)(end - second - 1), &pages)) {
+        return 0;
+    }
+    return pages * os_facts.page_bytes;
+}
+
+static void print_class(struct emit *emit, unsigned size_class) {
+    size_t nslabs, nout, ncached;
+    heap_class_counts(size_class, &nslabs, &nout, &ncached);
+    if (nslabs > 0) {
+        emit_text(emit, "  %6u %12zu %10zu %8zu\n", size_classes[size_class].size, nout - ncached,
+                  ncached, nslabs);
+    }
+}
+
+static void print_classes(struct emit *emit) {
+    emit_text(emit, "    size         live     cached    slabs\n");
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        print_class(emit, c);
+    }
+}
+
+void stats_summary(struct emit *emit, bool with_classes) {
+    struct heap_totals t = heap_totals();
+    size_t spans = t.live + t.cached + t.slab_free + t.large_rest;
+    size_t rss = process_rss();
+    emit_text(emit, "tally: where the heap's bytes are\n");
+    line(emit, "live", t.live, "held by the program, at usable size");
+    line(emit, "+ cached", t.cached, "free objects in threads' magazines and depots");
+    line(emit, "+ free in slabs", t.slab_free, "not handed out, or never touched");
+    line(emit, "+ ends of large blocks", t.large_rest, "addresses behind the last page");
+    line(emit, "= in spans", spans, "runs of pages that have an owner");
+    line(emit, "+ free pages kept", t.dirty, "for reuse; malloc_trim gives them back");
+    line(emit, "+ tally's own", t.metadata, "descriptors, beside the heap");
+    line(emit, "= resident at most", spans + t.dirty + t.metadata, "if every page was touched");
+    if (rss > 0) {
+        line(emit, "RSS of the process", rss, "says the kernel; code and stacks are in it");
+    }
+    line(emit, "without memory", t.mapped - min_size(spans + t.dirty, t.mapped),
+         "addresses never used, or given back");
+    if (t.reentered > 0) {
+        line(emit, "calls in handlers", t.reentered,
+             "number of allocations that interrupted tally");
+    }
+    if (with_classes) {
+        print_classes(emit);
+    }
+}
