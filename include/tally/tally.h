@@ -4,7 +4,8 @@
  *
  * Programs need no header to use tally: preload libtally.so, or link with -ltally, and malloc and
  * its family come from here.  This header declares the same functions under names of their own, for
- * programs that want tally beside libc's malloc, and a few questions only tally answers.
+ * programs that want tally beside libc's malloc, and a few questions only tally answers.  Programs
+ * written for jemalloc have <jemalloc/jemalloc.h> in include/compat.
  *
  * All functions may be called from any thread.
  */

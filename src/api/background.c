@@ -12,6 +12,9 @@
  * cache, and making a thread takes that lock.  So it comes with the first mebibytes of heap.
  * All signals are blocked in it, so none meant for the program ends there.
  *
+ * mallctl's background_thread overrides the option.  Switched on, the thread is made when that call
+ * has left the allocator, whatever the size of the heap; switched off, the call waits until it is gone.
+ *
  * Where a thread cannot be made, or privileges are restricted for good (a sandbox that may forbid
  * threads), memory is given back by the program's own calls alone.
  *
@@ -28,9 +31,11 @@
 #include "api/life.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "control/control.h"
 #include "heap/heap.h"
 
 enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
+enum { STOP_WAIT_MS = 100, STOP_WAITS = 100, NS_PER_MS = 1000000 };
 
 enum state { NONE, STARTING, AWAKE, ASLEEP };
 
@@ -38,11 +43,16 @@ static struct {
     _Atomic uint32_t state;
     _Atomic uint32_t bell; /* rung to wake the thread */
     _Atomic uint64_t not_before_ms;
+    _Atomic uint32_t mode; /* the option, or what mallctl has made of it */
+    _Atomic bool is_asked; /* switched on by mallctl: do not wait for a large heap */
+    _Atomic uint64_t runs;
+    _Atomic uint64_t first_run_ms;
+    _Atomic uint64_t last_run_ms;
 } g;
 
 static bool is_wanted(void) {
-    return opt.background_thread == BACKGROUND_THREAD_TRUE ||
-           (opt.background_thread == BACKGROUND_THREAD_AUTO && life_thread_count() > 1);
+    return g.mode == BACKGROUND_THREAD_TRUE ||
+           (g.mode == BACKGROUND_THREAD_AUTO && life_thread_count() > 1);
 }
 
 static void ring(void) {
@@ -50,7 +60,15 @@ static void ring(void) {
     os_wake(&g.bell);
 }
 
+static void count_run(void) {
+    g.last_run_ms = os_now_ms();
+    if (g.runs++ == 0) {
+        g.first_run_ms = g.last_run_ms;
+    }
+}
+
 static uint64_t tick(void) {
+    count_run();
     thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
     thread_mark_inside(false);
@@ -96,6 +114,7 @@ static void *run(void *unused) {
     pages_purge_all();
     thread_mark_inside(false);
     atomic_store(&g.state, NONE);
+    os_wake(&g.state); /* for who switched it off */
     if (is_wanted()) { /* A thread came meanwhile, and saw that we were there. */
         attention_raise(ATTENTION_GROWN);
     }
@@ -118,14 +137,39 @@ static bool create(size_t stack_bytes) {
     return made;
 }
 
+/*
+ * What libc allocates for the thread must survive arena.<i>.reset and arena.<i>.destroy, and must not
+ * come from extent hooks: the caller leaves an arena of the program's as long as it makes the thread.
+ */
+static unsigned leave_arena(void) {
+    unsigned own = thread_arena();
+    if (arena_is_manual(own)) {
+        thread_mark_inside(true);
+        thread_set_arena(0);
+        thread_mark_inside(false);
+    }
+    return own;
+}
+
+static void return_to_arena(unsigned own) {
+    if (own != thread_arena()) {
+        thread_mark_inside(true);
+        thread_set_arena(own);
+        thread_mark_inside(false);
+    }
+}
+
 static void start(void) {
     uint32_t none = NONE;
     if (os_now_ms() < g.not_before_ms || os_facts.no_new_privileges ||
         !atomic_compare_exchange_strong(&g.state, &none, STARTING)) {
         return;
     }
+    unsigned own = leave_arena();
     /* A program with much thread-local data needs more than our modest stack. */
-    if (create(STACK_BYTES) || create(0)) {
+    bool made = create(STACK_BYTES) || create(0);
+    return_to_arena(own);
+    if (made) {
         uint32_t starting = STARTING;
         atomic_compare_exchange_strong(&g.state, &starting, AWAKE);
     } else {
@@ -135,7 +179,8 @@ static void start(void) {
 }
 
 void background_consider(void) {
-    if (atomic_load(&g.state) == NONE && pages_totals().mapped >= HEAP_BYTES && is_wanted()) {
+    bool is_due = g.is_asked || pages_totals().mapped >= HEAP_BYTES;
+    if (atomic_load(&g.state) == NONE && is_due && is_wanted()) {
         int saved = errno; /* An allocation that succeeds leaves it alone. */
         start();
         errno = saved;
@@ -158,4 +203,49 @@ void background_forked(void) {
     g.state = NONE;
     g.bell = 0;
     dirty_has_background = false;
+}
+
+/* ---------------------------------------------------------------- mallctl */
+
+static bool is_on(void) {
+    return g.mode != BACKGROUND_THREAD_FALSE;
+}
+
+static void stop(void) {
+    ring();
+    uint32_t state;
+    for (unsigned i = 0; (state = atomic_load(&g.state)) != NONE && i < STOP_WAITS; i++) {
+        os_wait_ms(&g.state, state, STOP_WAIT_MS);
+    }
+}
+
+static bool set(bool on) {
+    if (on && os_facts.no_new_privileges) {
+        return false;
+    }
+    g.is_asked = on;
+    g.mode = on ? BACKGROUND_THREAD_TRUE : BACKGROUND_THREAD_FALSE;
+    if (on) {
+        g.not_before_ms = 0;
+        attention_raise(ATTENTION_GROWN);
+    } else {
+        stop();
+    }
+    return true;
+}
+
+static void give_counts(struct control_background *counts) {
+    uint64_t runs = g.runs;
+    counts->num_threads = atomic_load(&g.state) != NONE;
+    counts->num_runs = runs;
+    if (runs > 1) {
+        counts->run_interval = (g.last_run_ms - g.first_run_ms) * NS_PER_MS / (runs - 1);
+    }
+}
+
+void background_init(void) {
+    g.mode = (uint32_t)opt.background_thread;
+    control_services.background_is_on = is_on;
+    control_services.background_set = set;
+    control_services.background_read = give_counts;
 }

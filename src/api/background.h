@@ -8,6 +8,9 @@
 
 #include "base/common.h"
 
+/* Options have been read; mallctl may ask and change from now on. */
+void background_init(void);
+
 /* Makes the thread, if it is due: options, number of threads, size of the heap.  Only at the end of
  * an allocation. */
 void background_consider(void);

@@ -16,6 +16,7 @@
 
 #include "base/common.h"
 #include "base/log.h"
+#include "base/opt.h"
 
 #if TALLY_OVERRIDE
 
@@ -44,7 +45,17 @@ static COLD new_handler current_handler(void) {
     return get != NULL ? get() : NULL;
 }
 
+/* The option experimental_infallible_new: no handler, no exception, no NULL. */
+static COLD void end_if_infallible(size_t size) {
+    if (opt.experimental_infallible_new) {
+        fatal("operator new(%zu): out of memory, and experimental_infallible_new:true ends the"
+              " program%s",
+              size, size >= 1 << 30 ? "; a size like this may come from a corrupted variable" : "");
+    }
+}
+
 static COLD void *new_slow(size_t size, size_t alignment) {
+    end_if_infallible(size);
     for (;;) {
         new_handler handler = current_handler();
         if (handler == NULL) {
@@ -87,6 +98,7 @@ static COLD void *hidden_symbol(const char *name) {
 
 /* The handler of a failed nothrow new runs inside the C++ runtime's own operator. */
 static COLD void *nothrow_slow(size_t size, const void *tag) {
+    end_if_infallible(size);
     if (current_handler() == NULL) {
         return NULL;
     }
@@ -95,6 +107,7 @@ static COLD void *nothrow_slow(size_t size, const void *tag) {
 }
 
 static COLD void *nothrow_aligned_slow(size_t size, size_t alignment, const void *tag) {
+    end_if_infallible(size);
     if (current_handler() == NULL) {
         return NULL;
     }

@@ -13,6 +13,7 @@
 #include <tally/tally.h>
 
 #include "api/life.h"
+#include "base/log.h"
 #include "control/control.h"
 #include "heap/heap.h"
 
@@ -87,9 +88,10 @@ EXPORT int mallopt(int parameter, int value) {
     }
 }
 
+/* The summary and the totals; malloc_stats_print has the rest. */
 EXPORT void malloc_stats(void) {
     if (life_enter()) {
-        control_print_stats(2);
+        stats_print(log_write, NULL, "gmdax");
         life_leave();
     }
 }

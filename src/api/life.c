@@ -21,6 +21,7 @@
 #include <stdlib.h>
 
 #include "api/background.h"
+#include "api/jemalloc.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/opt.h"
@@ -33,6 +34,15 @@
  * it. */
 enum { CALLS_BEFORE_RECOVERY = 256 };
 
+/* Defined by the program where it has something to say; see docs/manual/options.md. */
+#if TALLY_OVERRIDE
+#define PROGRAMS EXPORT __attribute__((weak))
+#else
+#define PROGRAMS static
+#endif
+PROGRAMS const char *malloc_conf;
+PROGRAMS const char *malloc_conf_2_conf_harder;
+
 enum key_state { KEY_NOT_YET, KEY_MADE, KEY_REFUSED };
 
 static struct {
@@ -42,6 +52,7 @@ static struct {
     _Atomic int key_state;
     _Atomic size_t threads;
     _Atomic unsigned calls_in_child; /* slow calls since this process was forked */
+    _Atomic uint64_t allocated;      /* bytes by all threads, kept for stats_interval only */
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
 /* ---------------------------------------------------------------- threads */
@@ -89,7 +100,7 @@ size_t life_thread_count(void) {
 
 static void process_ends(void) {
     if (life_enter()) {
-        control_print_stats(2);
+        stats_print(log_write, NULL, opt.stats_print_opts);
         life_leave();
     }
 }
@@ -122,6 +133,22 @@ static void settle_with_libc(bool sees_forks) {
     errno = saved;
 }
 
+/* Every slow call looks at how much was allocated, as long as the process lives. */
+static void watch_interval(void) {
+    if (opt.stats_interval >= 0) {
+        attention_raise(ATTENTION_INTERVAL);
+    }
+}
+
+/* A program may use the names with the prefix instead. */
+static struct opt_program texts_of_program(void) {
+    const char *harder = malloc_conf_2_conf_harder;
+    return (struct opt_program){
+        .conf = malloc_conf != NULL ? malloc_conf : jemalloc_conf(),
+        .conf_harder = harder != NULL ? harder : jemalloc_conf_harder(),
+    };
+}
+
 static void start(void) {
     attention_begin();
     (void)lock_acquire(&g.lock);
@@ -130,12 +157,15 @@ static void start(void) {
     if (first) {
         lock_init();
         os_init();
+        jemalloc_init();
         sees_forks = attention_init();
-        opt_init();
+        opt_init(texts_of_program());
         if (!heap_init()) {
             fatal("no memory to start with");
         }
+        background_init();
         attention_start();
+        watch_interval();
         g.is_started = true;
     }
     lock_release(&g.lock);
@@ -165,6 +195,7 @@ static void settle_in_child(void) {
     background_forked();
     attention_raise(ATTENTION_ORPHANS);
     attention_raise(ATTENTION_DEFERRED); /* the bit was lost with the word */
+    watch_interval();
     attention_take(ATTENTION_FORKED);
 }
 
@@ -180,6 +211,28 @@ static void free_deferred(void) {
     }
 }
 
+/*
+ * Adds what this thread has allocated since it last came here, and prints when all threads together
+ * have passed the next multiple of the interval.  What others have allocated since their last slow
+ * call is missing, hence "about".
+ */
+static void attend_to_interval(void) {
+    static __thread uint64_t seen;
+    static __thread bool is_printing; /* the program's malloc_message may allocate */
+    uint64_t now = thread_allocated();
+    uint64_t before = atomic_fetch_add_explicit(&g.allocated, now - seen, memory_order_relaxed);
+    uint64_t interval = max_size((size_t)opt.stats_interval, 1);
+    uint64_t after = before + (now - seen);
+    seen = now;
+    if (before / interval != after / interval && !is_printing) {
+        int saved = errno;
+        is_printing = true;
+        stats_print(log_write, NULL, opt.stats_interval_opts);
+        is_printing = false;
+        errno = saved;
+    }
+}
+
 static void attend_inside(uint32_t bits) {
     if (bits & ATTENTION_FORKED && os_is_first_thread()) {
         settle_in_child();
@@ -191,6 +244,9 @@ static void attend_inside(uint32_t bits) {
     if (bits & ATTENTION_ORPHANS && ++g.calls_in_child > CALLS_BEFORE_RECOVERY &&
         !thread_recover_some()) {
         attention_take(ATTENTION_ORPHANS);
+    }
+    if (bits & ATTENTION_INTERVAL) {
+        attend_to_interval();
     }
 }
 
@@ -205,9 +261,14 @@ static void attend_to_soft_limit(void) {
     errno = saved;
 }
 
+enum {
+    ATTENTION_INSIDE =
+        ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS | ATTENTION_INTERVAL
+};
+
 COLD void life_attend(void) {
     uint32_t bits = attention_get();
-    if (bits & (ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS)) {
+    if (bits & ATTENTION_INSIDE) {
         thread_mark_inside(true);
         attend_inside(bits);
         thread_mark_inside(false);

@@ -18,7 +18,11 @@
 #include <string.h>
 #include <tally/tally.h>
 
+#include "api/fill.h"
 #include "api/life.h"
+#include "api/names.h"
+#include "base/log.h"
+#include "base/opt.h"
 #include "base/os.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
@@ -36,6 +40,7 @@ static void *slow_alloc(size_t size, bool *zeroed) {
         return emergency_alloc(size, SMALLEST);
     }
     void *object = heap_alloc(size, zeroed);
+    fill_new(object, 0, zeroed);
     life_leave_alloc();
     life_greet_thread();
     return object;
@@ -43,7 +48,8 @@ static void *slow_alloc(size_t size, bool *zeroed) {
 
 /* ---------------------------------------------------------------- malloc */
 
-static COLD void *fail(int error) {
+static COLD void *fail(const char *function, int error) {
+    guard_fail(function, error);
     errno = error;
     return NULL;
 }
@@ -52,7 +58,7 @@ static COLD void *fail(int error) {
 static __attribute__((noinline)) void *malloc_slow(size_t size) {
     bool zeroed;
     void *object = slow_alloc(size, &zeroed);
-    return LIKELY(object != NULL) ? object : fail(ENOMEM);
+    return LIKELY(object != NULL) ? object : fail("malloc", ENOMEM);
 }
 
 /* The magazine is empty; class 0 says that there is no heap. */
@@ -98,6 +104,7 @@ static __attribute__((noinline)) void free_checked(void *pointer, const char *fu
         return;
     }
     struct heap_object object = heap_look(pointer);
+    fill_freed(&object);
     if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
         guard_refuse(function, pointer, &object);
     }
@@ -213,7 +220,7 @@ EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t siz
 EXPORT void *tally_calloc(size_t count, size_t size) {
     size_t bytes;
     if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-        return fail(ENOMEM);
+        return fail("calloc", ENOMEM);
     }
     if (bytes <= SMALL_MAX) {
         void *object = tally_malloc(bytes);
@@ -222,7 +229,7 @@ EXPORT void *tally_calloc(size_t count, size_t size) {
     bool zeroed;
     void *object = slow_alloc(bytes, &zeroed);
     if (object == NULL) {
-        return fail(ENOMEM);
+        return fail("calloc", ENOMEM);
     }
     return zeroed ? object : memset(object, 0, bytes);
 }
@@ -247,9 +254,24 @@ static void *resize(const struct heap_object *object, size_t size) {
         return NULL;
     }
     void *resized = heap_resize(object, size) ? here : heap_move(object, size);
+    bool zeroed = false;
+    fill_new(resized, object->size, &zeroed);
     life_leave_alloc();
     life_greet_thread();
     return resized;
+}
+
+/* realloc(pointer, 0), as the option zero_realloc wants it; false: go on. */
+static bool free_by_realloc(void *pointer) {
+    atomic_fetch_add_explicit(&heap_zero_reallocs, 1, memory_order_relaxed);
+    if (opt.zero_realloc == ZERO_REALLOC_ABORT) {
+        fatal("realloc(%p, 0): zero_realloc:abort ends the program", pointer);
+    }
+    if (opt.zero_realloc == ZERO_REALLOC_ALLOC) {
+        return false;
+    }
+    free_checked(pointer, "realloc");
+    return true;
 }
 
 EXPORT void *tally_realloc(void *pointer, size_t size) {
@@ -258,11 +280,13 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
     }
     struct heap_object object = look_or_refuse(pointer, "realloc");
     if (size == 0) {
-        free_checked(pointer, "realloc");
-        return NULL;
+        if (free_by_realloc(pointer)) {
+            return NULL;
+        }
+        size = 1;
     }
     if (UNLIKELY(size > PTRDIFF_MAX)) {
-        return fail(ENOMEM);
+        return fail("realloc", ENOMEM);
     }
     void *resized = resize(&object, size);
     if (resized != NULL) {
@@ -279,7 +303,7 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
 EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
     size_t bytes;
     if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
-        return fail(ENOMEM);
+        return fail("reallocarray", ENOMEM);
     }
     return tally_realloc(pointer, bytes);
 }
@@ -295,6 +319,8 @@ static void *alloc_aligned(size_t alignment, size_t size) {
         return emergency_alloc(size, alignment);
     }
     void *object = heap_alloc_aligned(size, alignment);
+    bool zeroed = false;
+    fill_new(object, 0, &zeroed);
     life_leave_alloc();
     life_greet_thread();
     return object;
@@ -302,10 +328,12 @@ static void *alloc_aligned(size_t alignment, size_t size) {
 
 EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
     if (!is_power_of_two(alignment) || alignment < sizeof(void *)) {
+        guard_fail("posix_memalign", EINVAL);
         return EINVAL;
     }
     void *object = alloc_aligned(alignment, size);
     if (object == NULL) {
+        guard_fail("posix_memalign", ENOMEM);
         return ENOMEM;
     }
     *result = object;
@@ -314,23 +342,23 @@ EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
 
 EXPORT void *tally_aligned_alloc(size_t alignment, size_t size) {
     if (!is_power_of_two(alignment)) {
-        return fail(EINVAL);
+        return fail("aligned_alloc", EINVAL);
     }
     void *object = alloc_aligned(alignment, size);
-    return object != NULL ? object : fail(ENOMEM);
+    return object != NULL ? object : fail("aligned_alloc", ENOMEM);
 }
 
 /* An alignment that is no power of two is rounded up, as glibc does. */
 EXPORT void *tally_memalign(size_t alignment, size_t size) {
     if (alignment > (size_t)1 << 63) {
-        return fail(EINVAL);
+        return fail("memalign", EINVAL);
     }
     size_t rounded = SMALLEST;
     while (rounded < alignment) {
         rounded *= 2;
     }
     void *object = alloc_aligned(rounded, size);
-    return object != NULL ? object : fail(ENOMEM);
+    return object != NULL ? object : fail("memalign", ENOMEM);
 }
 
 /* The page size, also in the first call of all. */
@@ -347,7 +375,7 @@ EXPORT void *tally_valloc(size_t size) {
 
 EXPORT void *tally_pvalloc(size_t size) {
     if (size > PTRDIFF_MAX) {
-        return fail(ENOMEM);
+        return fail("pvalloc", ENOMEM);
     }
     return tally_memalign(page_bytes(), align_up(max_size(size, 1), page_bytes()));
 }
@@ -359,12 +387,6 @@ EXPORT size_t tally_usable_size(void *pointer) {
 /* ---------------------------------------------------------------- libc's names */
 
 #if TALLY_OVERRIDE
-/* gcc compares the attributes of an alias; clang does not know the word. */
-#if __has_attribute(copy)
-#define SAME_AS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
-#else
-#define SAME_AS(name) __attribute__((alias(#name), visibility("default")))
-#endif
 extern void *malloc(size_t) SAME_AS(tally_malloc);
 extern void free(void *) SAME_AS(tally_free);
 extern void cfree(void *) SAME_AS(tally_free);
@@ -390,3 +412,18 @@ extern void *__libc_valloc(size_t) SAME_AS(tally_valloc);
 extern void *__libc_pvalloc(size_t) SAME_AS(tally_pvalloc);
 extern int __posix_memalign(void **, size_t, size_t) SAME_AS(tally_posix_memalign);
 #endif
+
+/* ---------------------------------------------------------------- jemalloc's names */
+
+extern void *PREFIXED(malloc)(size_t) SAME_AS(tally_malloc);
+extern void PREFIXED(free)(void *) SAME_AS(tally_free);
+extern void *PREFIXED(calloc)(size_t, size_t) SAME_AS(tally_calloc);
+extern void *PREFIXED(realloc)(void *, size_t) SAME_AS(tally_realloc);
+extern int PREFIXED(posix_memalign)(void **, size_t, size_t) SAME_AS(tally_posix_memalign);
+extern void *PREFIXED(aligned_alloc)(size_t, size_t) SAME_AS(tally_aligned_alloc);
+extern void *PREFIXED(memalign)(size_t, size_t) SAME_AS(tally_memalign);
+extern void *PREFIXED(valloc)(size_t) SAME_AS(tally_valloc);
+extern void *PREFIXED(pvalloc)(size_t) SAME_AS(tally_pvalloc);
+extern size_t PREFIXED(malloc_usable_size)(void *) SAME_AS(tally_usable_size);
+extern void PREFIXED(free_sized)(void *, size_t) SAME_AS(tally_free_sized);
+extern void PREFIXED(free_aligned_sized)(void *, size_t, size_t) SAME_AS(tally_free_aligned_sized);

@@ -4,5 +4,5 @@
 need clang-tidy
 cd "$SOURCE"
 sources=$(find src cli -name '*.c')
-quietly clang-tidy --quiet $sources -- -std=gnu11 -Iinclude -Isrc \
+quietly clang-tidy --quiet $sources -- -std=gnu11 -Iinclude -Iinclude/compat -Isrc \
     -DDEBUG_BUILD=1 -DTALLY_CHECK=1 -DTALLY_OVERRIDE=1 -DTALLY_VERSION_TEXT='""'

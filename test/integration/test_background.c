@@ -70,6 +70,52 @@ static bool anonymous_is_below(long kib) {
     return anonymous_kib() < kib;
 }
 
+int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
+
+static size_t background_threads(void) {
+    uint64_t epoch = 1;
+    size_t number, length = sizeof number;
+    check_eq(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch), 0);
+    check_eq(mallctl("stats.background_thread.num_threads", &number, &length, NULL, 0), 0);
+    return number;
+}
+
+TEST(mallctl_starts_it_at_once_and_ends_it) {
+    free(malloc(1));
+    for (int i = 0; i < 10; i++) {
+        bool on = true, old;
+        size_t length = sizeof old;
+        check_eq(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+        check_eq(threads(), 2);
+        check_eq(background_threads(), 1);
+        on = false;
+        check_eq(mallctl("background_thread", &old, &length, &on, sizeof on), 0);
+        check(old);
+        check_eq(background_threads(), 0);
+        wait_until(threads_are, 1); /* The kernel may need a moment. */
+        check_eq(mallctl("background_thread", &old, &length, NULL, 0), 0);
+        check(!old);
+    }
+    burst();
+    check_eq(threads(), 1);
+}
+
+static bool runs_are_above(long count) {
+    uint64_t runs;
+    size_t length = sizeof runs;
+    check_eq(background_threads(), 1);
+    check_eq(mallctl("stats.background_thread.num_runs", &runs, &length, NULL, 0), 0);
+    return runs > (uint64_t)count;
+}
+
+TEST(its_runs_are_counted) {
+    bool on = true;
+    check_eq(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+    wait_until(runs_are_above, 0);
+    burst();
+    wait_until(runs_are_above, 1);
+}
+
 static _Atomic bool stop;
 
 static void *stay(void *unused) {
@@ -78,6 +124,38 @@ static void *stay(void *unused) {
         usleep(1000);
     }
     return unused;
+}
+
+static unsigned new_arena(void) {
+    unsigned arena;
+    size_t length = sizeof arena;
+    check_eq(mallctl("arenas.create", &arena, &length, NULL, 0), 0);
+    return arena;
+}
+
+static size_t small_bytes_of(unsigned arena) {
+    uint64_t epoch = 1;
+    size_t bytes, length = sizeof bytes;
+    char name[64];
+    snprintf(name, sizeof name, "stats.arenas.%u.small.allocated", arena);
+    check_eq(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch), 0);
+    check_eq(mallctl(name, &bytes, &length, NULL, 0), 0);
+    return bytes;
+}
+
+/* Libc allocates for a thread that is made; arena.<i>.reset would take that away. */
+TEST(making_it_takes_nothing_from_an_arena_of_the_program) {
+    bool on = true, off = false;
+    unsigned arena = new_arena(), bound;
+    size_t length = sizeof bound;
+    check_eq(mallctl("background_thread", NULL, NULL, &off, sizeof off), 0);
+    check_eq(mallctl("thread.arena", NULL, NULL, &arena, sizeof arena), 0);
+    check_eq(small_bytes_of(arena), 0);
+    check_eq(mallctl("background_thread", NULL, NULL, &on, sizeof on), 0);
+    check_eq(background_threads(), 1);
+    check_eq(mallctl("thread.arena", &bound, &length, NULL, 0), 0);
+    check_eq(bound, arena);
+    check_eq(small_bytes_of(arena), 0);
 }
 
 TEST(a_program_with_one_thread_keeps_one) {

@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -47,12 +48,21 @@ enum shape {
     TRIM,
     INFO,
     STATS,
-    PURGE,   /* size_t f(void) */
-    TOTALS,  /* void f(struct tally_totals *) */
-    VERIFY,  /* void f(void) */
-    VERSION, /* const char *f(void) */
-    LIMITS,  /* void f(size_t, size_t) */
-    ON_SOFT, /* void f(void (*)(size_t, void *), void *) */
+    PURGE,           /* size_t f(void) */
+    TOTALS,          /* void f(struct tally_totals *) */
+    VERIFY,          /* void f(void) */
+    VERSION,         /* const char *f(void) */
+    LIMITS,          /* void f(size_t, size_t) */
+    ON_SOFT,         /* void f(void (*)(size_t, void *), void *) */
+    SIZE_FLAGS,      /* void *f(size_t, int) */
+    NULL_SIZE_FLAGS, /* void *f(void *, size_t, int) */
+    RESIZE,          /* size_t f(void *, size_t, size_t, int) */
+    SIZE_FOR,        /* size_t f(size_t, int) */
+    CTL,             /* mallctl */
+    CTL_MIB,         /* mallctlnametomib */
+    CTL_BY_MIB,      /* mallctlbymib */
+    PRINT,           /* malloc_stats_print */
+    VARIABLE,        /* a pointer, NULL at first */
 };
 
 static const struct row {
@@ -110,6 +120,46 @@ static const struct row {
     {"_ZdaPvmSt11align_val_t", FREE_NULL},
     {"_ZdlPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
     {"_ZdaPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
+    {"mallocx", SIZE_FLAGS},
+    {"rallocx", NULL_SIZE_FLAGS},
+    {"xallocx", RESIZE},
+    {"sallocx", USABLE},
+    {"dallocx", FREE_NULL},
+    {"sdallocx", FREE_NULL},
+    {"nallocx", SIZE_FOR},
+    {"mallctl", CTL},
+    {"mallctlnametomib", CTL_MIB},
+    {"mallctlbymib", CTL_BY_MIB},
+    {"malloc_stats_print", PRINT},
+    {"malloc_message", VARIABLE},
+    {"malloc_conf", VARIABLE},
+    {"malloc_conf_2_conf_harder", VARIABLE},
+    {"je_malloc", SIZE},
+    {"je_calloc", COUNT_SIZE},
+    {"je_realloc", NULL_SIZE},
+    {"je_free", FREE_NULL},
+    {"je_free_sized", FREE_NULL},
+    {"je_free_aligned_sized", FREE_NULL},
+    {"je_posix_memalign", OUT_ALIGN_SIZE},
+    {"je_aligned_alloc", ALIGN_SIZE},
+    {"je_memalign", ALIGN_SIZE},
+    {"je_valloc", SIZE},
+    {"je_pvalloc", SIZE},
+    {"je_malloc_usable_size", USABLE},
+    {"je_mallocx", SIZE_FLAGS},
+    {"je_rallocx", NULL_SIZE_FLAGS},
+    {"je_xallocx", RESIZE},
+    {"je_sallocx", USABLE},
+    {"je_dallocx", FREE_NULL},
+    {"je_sdallocx", FREE_NULL},
+    {"je_nallocx", SIZE_FOR},
+    {"je_mallctl", CTL},
+    {"je_mallctlnametomib", CTL_MIB},
+    {"je_mallctlbymib", CTL_BY_MIB},
+    {"je_malloc_stats_print", PRINT},
+    {"je_malloc_message", VARIABLE},
+    {"je_malloc_conf", VARIABLE},
+    {"je_malloc_conf_2_conf_harder", VARIABLE},
     {"tally_malloc", SIZE},
     {"tally_calloc", COUNT_SIZE},
     {"tally_realloc", NULL_SIZE},
@@ -157,6 +207,14 @@ union callable {
     const char *(*version)(void);
     void (*limits)(size_t, size_t);
     void (*on_soft)(void (*)(size_t, void *), void *);
+    void *(*size_flags)(size_t, int);
+    void *(*pointer_size_flags)(void *, size_t, int);
+    size_t (*resize)(void *, size_t, size_t, int);
+    size_t (*size_for)(size_t, int);
+    int (*ctl)(const char *, void *, size_t *, void *, size_t);
+    int (*ctl_mib)(const char *, size_t *, size_t *);
+    int (*ctl_by_mib)(const size_t *, size_t, void *, size_t *, void *, size_t);
+    void (*print)(void (*)(void *, const char *), void *, const char *);
 };
 
 static bool good_block(void *p, size_t alignment) {
@@ -184,6 +242,36 @@ static bool good_report(union callable f) {
     FILE *file = fopen("/dev/null", "w");
     bool good = file != NULL && f.info(0, file) == 0;
     return good && fclose(file) == 0;
+}
+
+static void count_call(void *opaque, const char *text) {
+    *(size_t *)opaque += text[0] != '\0';
+}
+
+static bool good_print(union callable f) {
+    size_t calls = 0;
+    f.print(count_call, &calls, "");
+    return calls > 0;
+}
+
+/* There is no call of xallocx without an object, so the one before it is the first. */
+static bool good_resize(union callable f) {
+    char *p = malloc(100000);
+    bool good = p != NULL && f.resize(p, 1, 99999, 0) == malloc_usable_size(p);
+    free(p);
+    return good;
+}
+
+static bool good_ctl(union callable f) {
+    const char *version = NULL;
+    size_t bytes = sizeof version;
+    return f.ctl("version", &version, &bytes, NULL, 0) == 0 && version != NULL;
+}
+
+static bool good_mib(union callable f) {
+    size_t mib[4];
+    size_t length = 4;
+    return f.ctl_mib("arenas.narenas", mib, &length) == 0 && length == 2;
 }
 
 /* True when the function did what it promises. */
@@ -236,6 +324,24 @@ static bool call_first(const struct row *row, union callable f) {
     case ON_SOFT:
         f.on_soft(NULL, NULL);
         return true;
+    case SIZE_FLAGS:
+        return good_block(f.size_flags(ASKED, 0x40 | 6), ALIGNMENT);
+    case NULL_SIZE_FLAGS:
+        return good_block(f.pointer_size_flags(NULL, ASKED, 0x100), 16);
+    case RESIZE:
+        return good_resize(f);
+    case SIZE_FOR:
+        return f.size_for(ASKED, 0) >= ASKED && f.size_for(ASKED, 0) < 2 * ASKED;
+    case CTL:
+        return good_ctl(f);
+    case CTL_MIB:
+        return good_mib(f);
+    case CTL_BY_MIB:
+        return f.ctl_by_mib(NULL, 0, NULL, NULL, NULL, 0) == ENOENT;
+    case PRINT:
+        return good_print(f);
+    case VARIABLE:
+        return *(void **)f.symbol == NULL;
     }
     return false;
 }

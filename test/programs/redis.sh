@@ -9,49 +9,8 @@
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
-need redis-server
-need redis-cli
-need redis-benchmark
-prove_preload
-
-server=
-stop_server() {
-    [ -z "$server" ] || kill "$server" 2>/dev/null
-    [ -z "$server" ] || wait "$server" 2>/dev/null
-    server=
-}
-trap 'stop_server; rm -rf "$scratch"' EXIT
-
-ask() {
-    under_libc redis-cli -s "$scratch/socket" "$@"
-}
-
-wait_until_ready() {
-    tries=0
-    until [ "$(ask ping 2>/dev/null)" = PONG ]; do
-        kill -0 "$server" 2>/dev/null || fail "redis-server ended: $(tail -n 3 "$scratch/log")"
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || fail "redis-server does not answer"
-        sleep 0.05
-    done
-}
-
-# start_server libc|tally
-start_server() {
-    set -- "$1" redis-server --port 0 --unixsocket "$scratch/socket" --dir "$scratch" --save '' \
-        --daemonize no --loglevel warning
-    if [ "$1" = tally ]; then
-        shift
-        start_under_tally "$@" >"$scratch/log" 2>"$scratch/errors"
-        server=$started
-        wait_until_mapped "$server"
-    else
-        shift
-        start_under_libc "$@" >"$scratch/log" 2>&1
-        server=$started
-    fi
-    wait_until_ready
-}
+# shellcheck source=test/lib/redis_server.sh
+. "$here/test/lib/redis_server.sh"
 
 # Commands whose replies do not depend on time.
 replies() {
@@ -95,12 +54,7 @@ until ask info persistence | grep -q 'rdb_bgsave_in_progress:0'; do
 done
 ask info persistence | grep -q 'rdb_last_bgsave_status:ok' || fail "the background save failed"
 size=$(ask dbsize)
-mapped_in "$server" || fail "redis-server lost the library"
-ask shutdown nosave >/dev/null 2>&1
-wait "$server" || fail "redis-server ended with status $?: $(tail -n 3 "$scratch/log")"
-server=
-quiet "$scratch/errors"
-quiet "$scratch/log"
+shut_down
 
 start_server libc
 [ "$(ask dbsize)" = "$size" ] || fail "the saved file has $(ask dbsize) keys and not $size"

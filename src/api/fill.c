@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fill.c - the bytes of junk and zero; see fill.h.
+ *
+ * Threads     The caller owns the object, or is about to give it up.
+ */
+#include "api/fill.h"
+
+#include <string.h>
+
+enum { JUNK_NEW = 0xa5, JUNK_OLD = 0x5a };
+
+COLD void fill_new_bytes(void *object, size_t from, bool *zeroed) {
+    if (object == NULL) {
+        return;
+    }
+    size_t size = heap_locate(object).size;
+    if (from >= size || (opt.zero && *zeroed)) {
+        return;
+    }
+    if (opt.zero) {
+        memset((char *)object + from, 0, size - from);
+        *zeroed = from == 0;
+    } else if (opt.junk != JUNK_FREE) {
+        memset((char *)object + from, JUNK_NEW, size - from);
+        *zeroed = false;
+    }
+}
+
+COLD void fill_freed_bytes(const struct heap_object *object) {
+    if (object->verdict == HEAP_LIVE && object->span != NULL && opt.junk != JUNK_ALLOC) {
+        memset((void *)object->base, JUNK_OLD, object->size);
+    }
+}
