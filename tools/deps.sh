@@ -29,6 +29,7 @@ TABLE="
       test   sqlite3               sqlite3                                     optional
       test   perl                  perl                                        optional
       test   git                   git                                         optional
+      test   libjemalloc-dev       /usr/include/jemalloc/jemalloc.h            optional
       test   redis-server          redis-server                                optional
       test   redis-tools           redis-benchmark                             optional
       test   strace                strace                                      optional

@@ -16,7 +16,7 @@ import sys
 
 LAYERS = ("base", "heap", "prof", "guard", "control", "api")
 CLI_MAY_INCLUDE = ("tally/tally.h", "prof/format.h", "control/wire.h", "control/stats_page.h")
-KERNEL_HEADERS = re.compile(r"(sys|linux|asm)/")
+KERNEL_HEADERS = re.compile(r"(sys/(?!types\.h)|linux/|asm/)")
 KERNEL_CALLS = re.compile(
     r"(?<![\w.>])(syscall|mmap|munmap|mremap|madvise|mprotect|mlock|brk|sbrk|open|openat|close|read"
     r"|write|pread|pwrite|ioctl|fcntl|socket|memfd_create|clone|futex|nanosleep|clock_gettime"
