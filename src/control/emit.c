@@ -27,10 +27,9 @@ void emit_end(struct emit *emit) {
     }
     emit->buffer[emit->length] = '\0';
     emit->length = 0;
-    bool inside = tls.inside;
-    thread_mark_inside(false);
+    struct thread_outside before = thread_go_outside();
     emit->write(emit->opaque, emit->buffer);
-    thread_mark_inside(inside);
+    thread_come_back(before);
 }
 
 /* A piece stays whole, and with it a character of several bytes. */

@@ -61,7 +61,7 @@ static void *alloc_small_uncached(unsigned size_class) {
 /* For a thread of which something is out of the ordinary (thread.h). */
 static COLD void *alloc_in_mode(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
     thread_settle_modes();
-    bool uncached = tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK);
+    bool uncached = tls.modes & THREAD_PAST_CACHE;
     if (size_class == 0) {
         return alloc_large(size, alignment, zeroed);
     }
@@ -268,7 +268,7 @@ static bool free_usually(const struct heap_object *object) {
 /* For a thread of which something is out of the ordinary. */
 static COLD bool free_in_mode(const struct heap_object *object) {
     thread_settle_modes();
-    bool uncached = tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK);
+    bool uncached = tls.modes & THREAD_PAST_CACHE;
     bool done = true;
     if (uncached && object->size_class != 0 && !(object->span->arena & ARENA_HOOKED)) {
         free_small_uncached(object->size_class, (void *)object->base);

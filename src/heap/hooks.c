@@ -16,22 +16,19 @@
 
 /* Of the caller, which may itself have been called by a hook. */
 struct outside {
-    int error;
-    bool inside;
+    struct thread_outside thread;
     uint8_t in_hook;
 };
 
 static struct outside go_outside(void) {
-    struct outside state = {os_error(), tls.inside, tls.modes & THREAD_IN_HOOK};
+    uint8_t in_hook = tls.modes & THREAD_IN_HOOK;
     tls.modes |= THREAD_IN_HOOK;
-    thread_mark_inside(false);
-    return state;
+    return (struct outside){thread_go_outside(), in_hook};
 }
 
 static void come_back(struct outside state) {
-    thread_mark_inside(state.inside);
+    thread_come_back(state.thread);
     tls.modes = (uint8_t)((tls.modes & ~THREAD_IN_HOOK) | state.in_hook);
-    os_set_error(state.error);
 }
 
 uintptr_t hooks_alloc(struct extent_hooks *hooks, unsigned arena, size_t size, size_t alignment,

@@ -29,6 +29,7 @@
 #include "base/attention.h"
 #include "base/lock.h"
 #include "base/opt.h"
+#include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
 #include "heap/classmap.h"
@@ -654,6 +655,19 @@ void thread_set_class_max(unsigned size_class, unsigned objects) {
         thread->most[size_class] = (uint8_t)min_size(objects, 2 * MAGAZINE_MOST);
         thread->is_custom = true;
     }
+}
+
+/* ---------------------------------------------------------------- inside and outside */
+
+struct thread_outside thread_go_outside(void) {
+    struct thread_outside before = {os_error(), tls.inside};
+    thread_mark_inside(false);
+    return before;
+}
+
+void thread_come_back(struct thread_outside before) {
+    thread_mark_inside(before.was_inside);
+    os_set_error(before.error);
 }
 
 /* ---------------------------------------------------------------- exact counting */

@@ -97,11 +97,12 @@ struct tls {
 };
 
 enum thread_mode {
-    THREAD_UNCACHED = 1,  /* the program switched its cache off */
-    THREAD_HOOKED = 2,    /* its arena has extent hooks, so nothing may be cached */
-    THREAD_EXACT = 4,     /* every call is counted */
-    THREAD_IN_HOOK = 8,   /* an extent hook runs: what it allocates comes from elsewhere */
-    THREAD_UNSETTLED = 16 /* THREAD_HOOKED was found in the middle of a call: flush, and park */
+    THREAD_UNCACHED = 1,   /* the program switched its cache off */
+    THREAD_HOOKED = 2,     /* its arena has extent hooks, so nothing may be cached */
+    THREAD_EXACT = 4,      /* every call is counted */
+    THREAD_IN_HOOK = 8,    /* an extent hook runs: what it allocates comes from elsewhere */
+    THREAD_UNSETTLED = 16, /* THREAD_HOOKED was found in the middle of a call: flush, and park */
+    THREAD_PAST_CACHE = THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK,
 };
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));
@@ -113,6 +114,15 @@ static inline void thread_mark_inside(bool inside) {
     tls.inside = inside;
     __asm__ volatile("" ::: "memory");
 }
+
+/* While a function of the program, or of libc, is called from inside: it may allocate as usual, and its
+ * errno stays its own. */
+struct thread_outside {
+    int error;
+    bool was_inside;
+};
+struct thread_outside thread_go_outside(void);
+void thread_come_back(struct thread_outside before);
 
 /*
  * The record of a class byte.  The compiler is kept from sharing the sum between uses: hot + class4
