@@ -41,7 +41,6 @@ static struct {
     _Atomic int64_t default_decay_ms[ARENA_DECAYS];
     _Atomic(struct arena *) arenas[ARENA_INDICES];
     _Atomic(struct bin *) bins[BIN_SETS]; /* by index, and by index plus ARENA_HOOKED */
-    _Atomic uint32_t threads[ARENA_INDICES];
 } g;
 
 _Atomic bool arena_has_manual;
@@ -150,31 +149,31 @@ bool arena_uses_hooks(unsigned arena) {
 /* Automatic arenas are there for ever; a manual one must not be destroyed in between. */
 bool arena_bind(unsigned arena) {
     if (arena < g.count) {
-        atomic_fetch_add_explicit(&g.threads[arena], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&known(arena)->threads, 1, memory_order_relaxed);
         return true;
     }
     enter();
     bool exists = arena_exists(arena);
     if (exists) {
-        atomic_fetch_add_explicit(&g.threads[arena], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&known(arena)->threads, 1, memory_order_relaxed);
     }
     leave();
     return exists;
 }
 
 void arena_unbind(unsigned arena) {
-    atomic_fetch_sub_explicit(&g.threads[arena], 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&known(arena)->threads, 1, memory_order_relaxed);
 }
 
 unsigned arena_thread_count(unsigned arena) {
-    return arena < ARENA_INDICES ? atomic_load_explicit(&g.threads[arena], memory_order_relaxed)
-                                 : 0;
+    const struct arena *found = arena_get(arena);
+    return found != NULL ? atomic_load_explicit(&found->threads, memory_order_relaxed) : 0;
 }
 
 void arena_forked(void) {
     for (unsigned a = 0; a < arena_limit(); a++) {
         if (arena_thread_count(a) != 0) { /* Do not touch pages for nothing. */
-            atomic_store_explicit(&g.threads[a], 0, memory_order_relaxed);
+            atomic_store_explicit(&known(a)->threads, 0, memory_order_relaxed);
         }
     }
 }

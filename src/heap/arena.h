@@ -50,6 +50,7 @@ struct arena {
     struct bin bins[CLASS_COUNT];
     _Atomic uint8_t state;           /* enum arena_state */
     _Atomic bool uses_hooks;         /* new memory comes from hooked */
+    _Atomic uint32_t threads;        /* bound to it */
     _Atomic(struct hooked *) hooked; /* NULL: never had hooks */
     _Atomic int64_t decay_ms[ARENA_DECAYS];
     struct arena_sums sums;
