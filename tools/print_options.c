@@ -33,7 +33,7 @@ static void print_number(const struct opt_row *row, uint64_t value) {
 }
 
 static void print_words(const struct opt_row *row) {
-    for (size_t i = 0; row->words[i] != NULL; i++) {
+    for (size_t i = 0; row->words[i][0] != '\0'; i++) {
         printf("%s%s", i == 0 ? "" : ", ", row->words[i]);
     }
 }
@@ -72,9 +72,9 @@ static void print_values(const struct opt_row *row) {
 }
 
 static void print_default(const struct opt_row *row) {
-    if (row->initial_text != NULL) {
+    if (row->bytes != 0) {
         printf("%s", row->initial_text[0] != '\0' ? row->initial_text : "(empty)");
-    } else if (row->field == NULL) {
+    } else if (!row->is_kept) {
         printf(" ");
     } else if (row->type == OPT_TYPE_SWITCH) {
         printf("%s", row->initial != 0 ? "true" : "false");
@@ -109,7 +109,7 @@ static void print_help(const char *help) {
 }
 
 static bool is_obsolete(const struct opt_row *row) {
-    return row->field == NULL && row->effect != OPT_IGNORED;
+    return !row->is_kept && row->effect != OPT_IGNORED;
 }
 
 static void print_row(const struct opt_row *row) {
@@ -141,7 +141,7 @@ static void print_obsolete(void) {
             print_values(row);
             printf(" | ");
             print_help(row->help);
-            printf("%s |\n", row->apply == NULL ? " Has no effect." : "");
+            printf("%s |\n", row->sets == OPT_SETS_NONE ? " Has no effect." : "");
         }
     }
     printf("\n");

@@ -9,6 +9,7 @@
  */
 #include "base/opt.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/fmt.h"
@@ -21,49 +22,38 @@ struct options opt;
 
 enum { HUGE_PAGE = 2 << 20, RATIO_ONE = 1 << 16 };
 
-static bool apply_lg_tcache_max(uint64_t lg) {
-    opt.tcache_max = UINT64_C(1) << lg;
-    return true;
-}
-
-static bool apply_decay_time(uint64_t seconds) {
-    opt.dirty_decay_ms = (int64_t)seconds < 0 ? -1 : (int64_t)seconds * 1000;
-    return true;
-}
-
-static bool apply_lg_dirty_mult(uint64_t lg) {
-    if ((int64_t)lg != -1) {
-        return false;
-    }
-    opt.dirty_decay_ms = -1;
-    return true;
-}
-
-static bool apply_purge(uint64_t word) {
-    return word == 1; /* decay */
-}
-
 static uint64_t share_of_huge_page(uint64_t ratio) {
     return max_size(ratio * HUGE_PAGE / RATIO_ONE, 4096);
 }
 
-static bool apply_hugification_ratio(uint64_t ratio) {
-    opt.hpa_hugification_threshold = share_of_huge_page(ratio);
-    return true;
-}
-
-static bool apply_purge_ratio(uint64_t ratio) {
-    opt.hpa_purge_threshold = share_of_huge_page(ratio);
-    return true;
+/* False when it was without effect. */
+static bool set_others(enum opt_sets sets, uint64_t number) {
+    switch (sets) {
+    case OPT_SETS_TCACHE_MAX:
+        opt.tcache_max = UINT64_C(1) << number;
+        return true;
+    case OPT_SETS_DECAY:
+        opt.dirty_decay_ms = (int64_t)number < 0 ? -1 : (int64_t)number * 1000;
+        return true;
+    case OPT_SETS_NO_DECAY:
+        if ((int64_t)number == -1) {
+            opt.dirty_decay_ms = -1;
+        }
+        return (int64_t)number == -1;
+    case OPT_SETS_HUGIFICATION:
+        opt.hpa_hugification_threshold = share_of_huge_page(number);
+        return true;
+    case OPT_SETS_PURGE:
+        opt.hpa_purge_threshold = share_of_huge_page(number);
+        return true;
+    case OPT_SETS_WHAT_IS: /* the second word */
+        return number == 1;
+    default:
+        return false;
+    }
 }
 
 /* ---------------------------------------------------------------- the table */
-
-/* Up to seven words, then NULL. */
-#define WORDS(...)                                                                                 \
-    (const char *const[8]) {                                                                       \
-        __VA_ARGS__                                                                                \
-    }
 
 #define OPTION(key, kind, first, from, to, beyond, does, as, text)                                 \
     {.name = #key,                                                                                 \
@@ -75,7 +65,8 @@ static bool apply_purge_ratio(uint64_t ratio) {
      .initial = (uint64_t)(first),                                                                 \
      .least = (uint64_t)(from),                                                                    \
      .most = (uint64_t)(to),                                                                       \
-     .field = &opt.key},
+     .field = offsetof(struct options, key),                                                       \
+     .is_kept = true},
 #define CHOICE(key, first, does, as, text, ...)                                                    \
     {.name = #key,                                                                                 \
      .help = HELP(text),                                                                           \
@@ -83,8 +74,9 @@ static bool apply_purge_ratio(uint64_t ratio) {
      .effect = OPT_##does,                                                                         \
      .leaf = VALUE_##as,                                                                           \
      .initial = (first),                                                                           \
-     .words = WORDS(__VA_ARGS__),                                                                  \
-     .field = &opt.key},
+     .words = {__VA_ARGS__},                                                                       \
+     .field = offsetof(struct options, key),                                                       \
+     .is_kept = true},
 #define TEXT(key, kind, size, first, from, to, does, as, text)                                     \
     {.name = #key,                                                                                 \
      .help = HELP(text),                                                                           \
@@ -96,8 +88,9 @@ static bool apply_purge_ratio(uint64_t ratio) {
      .most = (to),                                                                                 \
      .initial_text = (first),                                                                      \
      .bytes = (size),                                                                              \
-     .field = opt.key},
-#define KEY(key, kind, from, to, beyond, does, function, text, ...)                                \
+     .field = offsetof(struct options, key),                                                       \
+     .is_kept = true},
+#define KEY(key, kind, from, to, beyond, does, others, text, ...)                                  \
     {.name = #key,                                                                                 \
      .help = HELP(text),                                                                           \
      .type = OPT_TYPE_##kind,                                                                      \
@@ -105,8 +98,8 @@ static bool apply_purge_ratio(uint64_t ratio) {
      .effect = OPT_##does,                                                                         \
      .least = (uint64_t)(from),                                                                    \
      .most = (uint64_t)(to),                                                                       \
-     .words = WORDS(__VA_ARGS__),                                                                  \
-     .apply = (function)},
+     .words = {__VA_ARGS__},                                                                       \
+     .sets = OPT_SETS_##others},
 #define ALIAS(variable, option, meaning, help)
 static const struct opt_row rows[] = {
 #include "base/options.def"
@@ -118,18 +111,20 @@ static const struct opt_row rows[] = {
 #undef ALIAS
 
 static bool keeps_text(const struct opt_row *row) {
-    return row->initial_text != NULL;
+    return row->bytes != 0;
+}
+
+void *opt_field(const struct opt_row *row) {
+    return row->is_kept ? (char *)&opt + row->field : NULL;
 }
 
 static void set_default(const struct opt_row *row) {
-    if (row->field == NULL) {
-        return;
-    }
+    void *field = opt_field(row);
     if (keeps_text(row)) {
-        memset(row->field, 0, row->bytes);
-        memcpy(row->field, row->initial_text, strlen(row->initial_text));
-    } else {
-        *(uint64_t *)row->field = row->initial;
+        memset(field, 0, row->bytes);
+        memcpy(field, row->initial_text, strlen(row->initial_text));
+    } else if (field != NULL) {
+        *(uint64_t *)field = row->initial;
     }
 }
 
@@ -272,7 +267,7 @@ static bool parse_ratio(const struct opt_row *row, struct piece value, uint64_t 
 }
 
 static bool parse_word(const struct opt_row *row, struct piece value, uint64_t *number) {
-    for (*number = 0; row->words[*number] != NULL; ++*number) {
+    for (*number = 0; row->words[*number][0] != '\0'; ++*number) {
         if (piece_equals(value, row->words[*number])) {
             return true;
         }
@@ -356,15 +351,16 @@ static void store_letters(char *field, struct piece value) {
 }
 
 static void store(const struct opt_row *row, struct piece value, uint64_t number) {
+    void *field = opt_field(row);
     if (!keeps_text(row)) {
-        *(uint64_t *)row->field = number;
+        *(uint64_t *)field = number;
         return;
     }
-    memset(row->field, 0, row->bytes);
+    memset(field, 0, row->bytes);
     if (row->type == OPT_TYPE_LETTERS) {
-        store_letters(row->field, value);
+        store_letters(field, value);
     } else {
-        memcpy(row->field, value.start, value.length);
+        memcpy(field, value.start, value.length);
     }
 }
 
@@ -393,7 +389,7 @@ static const struct opt_row *find_row(struct piece key) {
 static void refuse(const struct opt_row *row, struct piece value, const char *source) {
     char words[160] = "";
     size_t n = 0;
-    for (size_t i = 0; row->type == OPT_TYPE_WORD && row->words[i] != NULL; i++) {
+    for (size_t i = 0; row->type == OPT_TYPE_WORD && row->words[i][0] != '\0'; i++) {
         n += fmt_text(words + n, sizeof(words) - n, "%s%s", i == 0 ? "; it is one of " : "|",
                       row->words[i]);
     }
@@ -405,9 +401,9 @@ static void refuse(const struct opt_row *row, struct piece value, const char *so
 static void take(const struct opt_row *row, struct piece value, uint64_t number,
                  const char *source) {
     bool has_effect = row->effect != OPT_OBSOLETE;
-    if (row->apply != NULL) {
-        has_effect = row->apply(number);
-    } else if (row->field != NULL) {
+    if (row->sets != OPT_SETS_NONE) {
+        has_effect = set_others(row->sets, number);
+    } else if (row->is_kept) {
         store(row, value, number);
     }
     if (!has_effect) {
@@ -533,10 +529,10 @@ union value opt_read(size_t index) {
         return value;
     }
     if (keeps_text(row)) {
-        value.string = row->field;
+        value.string = opt_field(row);
         return value;
     }
-    uint64_t kept = *(const uint64_t *)row->field;
+    uint64_t kept = *(const uint64_t *)opt_field(row);
     switch (row->leaf) {
     case VALUE_BOOL: /* of a choice, the first word says no */
         value.boolean = kept != 0;

@@ -32,6 +32,17 @@ enum opt_effect {
     OPT_OBSOLETE, /* a key of older versions: one line says that it has no effect */
 };
 
+/* What a key sets whose own value is not kept. */
+enum opt_sets {
+    OPT_SETS_NONE,
+    OPT_SETS_TCACHE_MAX,
+    OPT_SETS_DECAY,
+    OPT_SETS_NO_DECAY, /* by -1 */
+    OPT_SETS_HUGIFICATION,
+    OPT_SETS_PURGE,
+    OPT_SETS_WHAT_IS, /* nothing, but one of its words is true */
+};
+
 /* How each type of option is kept. */
 #define KEPT_SWITCH uint64_t
 #define KEPT_UNSIGNED uint64_t
@@ -42,7 +53,7 @@ enum opt_effect {
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help) KEPT_##type name;
 #define CHOICE(name, initial, effect, leaf, help, ...) uint64_t name;
 #define TEXT(name, type, bytes, initial, least, most, effect, leaf, help) char name[bytes];
-#define KEY(name, type, least, most, limits, effect, apply, help, ...)
+#define KEY(name, type, least, most, limits, effect, sets, help, ...)
 #define ALIAS(variable, option, meaning, help)
 struct options {
 #include "base/options.def"
@@ -102,21 +113,26 @@ struct opt_range {
 /* Takes the next range off a list.  False at its end and at a mistake, where it is not the end. */
 bool opt_next_range(const char **list, const char *end, struct opt_range *range);
 
-/* A row of options.def, as it stands there. */
+/* A row of options.def, as it stands there.  It has no addresses: the loader would have to fill them in,
+ * in every process, and the table would be memory of each. */
 struct opt_row {
-    const char *name;
-    const char *help;
-    enum opt_type type;
-    enum opt_limits limits;
-    enum opt_effect effect;
-    enum value_type leaf;          /* as which it can be read, opt.<name>; some cannot */
+    const char *help; /* NULL but in tools */
+    char name[48];
+    uint8_t type;   /* enum opt_type */
+    uint8_t limits; /* enum opt_limits */
+    uint8_t effect; /* enum opt_effect */
+    uint8_t leaf;   /* enum value_type as which it can be read, opt.<name>; or none */
     uint64_t initial, least, most; /* of a number; bits of an int64_t where the type is signed */
-    const char *const *words;      /* of a choice, up to NULL */
-    const char *initial_text;      /* of a text */
-    size_t bytes;                  /* of a text, with its end */
-    void *field;                   /* in `opt`; NULL: nothing is kept */
-    bool (*apply)(uint64_t value); /* instead of a field; false when it was without effect */
+    char words[5][16];             /* of a choice, up to an empty one */
+    char initial_text[8];          /* of a text */
+    uint16_t bytes;                /* of a text, with its end; 0: a number */
+    bool is_kept;
+    uint8_t sets;   /* enum opt_sets, where nothing is kept */
+    uint16_t field; /* offset in `opt`, if it is kept */
 };
+
+/* Where its value is kept; NULL: nowhere. */
+void *opt_field(const struct opt_row *row);
 
 /* The rows of options.def in their order, for those who list or read all of them. */
 size_t opt_count(void);

@@ -56,7 +56,7 @@ enum alias_meaning { ALIAS_SWITCH, ALIAS_NUMBER, ALIAS_SHARE, ALIAS_QUIET, ALIAS
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help)
 #define CHOICE(name, initial, effect, leaf, help, ...)
 #define TEXT(name, type, bytes, initial, least, most, effect, leaf, help)
-#define KEY(name, type, least, most, limits, effect, apply, help, ...)
+#define KEY(name, type, least, most, limits, effect, sets, help, ...)
 #define ALIAS(variable, option, meaning, help) {#variable, #option, ALIAS_##meaning, help},
 static const struct opt_alias aliases[] = {
 #include "base/options.def"

@@ -67,10 +67,10 @@ TEST(defaults_are_those_of_the_table) {
     opt.narenas = 0;
     for (size_t i = 0; i < opt_count(); i++) {
         const struct opt_row *row = opt_row(i);
-        if (row->initial_text != NULL) {
-            check_str(row->field, row->initial_text);
-        } else if (row->field != NULL) {
-            check_eq(*(uint64_t *)row->field, row->initial);
+        if (row->bytes != 0) {
+            check_str(opt_field(row), row->initial_text);
+        } else if (row->is_kept) {
+            check_eq(*(uint64_t *)opt_field(row), row->initial);
         }
     }
     check_eq(opt.dirty_decay_ms, 1000);
@@ -446,7 +446,7 @@ static void check_number_row(size_t row) {
 
 static void check_word_row(size_t row) {
     const struct opt_row *r = opt_row(row);
-    for (size_t i = 0; r->words[i] != NULL; i++) {
+    for (size_t i = 0; r->words[i][0] != '\0'; i++) {
         check_str(set(r, r->words[i]), "");
         if (r->leaf == VALUE_STRING) {
             check_str(opt_read(row).string, r->words[i]);
@@ -511,7 +511,7 @@ static void check_row(size_t row) {
 TEST(every_option_is_set_and_read_back_and_keeps_its_limits) {
     defaults();
     for (size_t row = 0; row < opt_count(); row++) {
-        if (opt_row(row)->field != NULL || opt_row(row)->effect == OPT_IGNORED) {
+        if (opt_row(row)->is_kept || opt_row(row)->effect == OPT_IGNORED) {
             check_row(row);
         }
     }
