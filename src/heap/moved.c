@@ -27,17 +27,19 @@ struct range {
 
 static struct {
     struct lock lock;
-    struct range range[MOVED_MOST];
     size_t top; /* entries from here on were never used */
 } g = {.lock = LOCK_OF_RANK(RANK_MOVED)};
 
+/* Apart from g, whose initial values would make all of this a part of the file. */
+static struct range ranges[MOVED_MOST];
+
 static struct range *find_empty(void) {
     for (size_t i = 0; i < g.top; i++) {
-        if (g.range[i].bytes == 0) {
-            return &g.range[i];
+        if (ranges[i].bytes == 0) {
+            return &ranges[i];
         }
     }
-    return g.top < MOVED_MOST ? &g.range[g.top++] : NULL;
+    return g.top < MOVED_MOST ? &ranges[g.top++] : NULL;
 }
 
 bool moved_add(uintptr_t start, size_t bytes) {
@@ -55,7 +57,7 @@ bool moved_add(uintptr_t start, size_t bytes) {
 void moved_forget(uintptr_t start, uintptr_t end) {
     (void)lock_acquire(&g.lock);
     for (size_t i = 0; i < g.top; i++) {
-        struct range *range = &g.range[i];
+        struct range *range = &ranges[i];
         if (range->start >= start && range->start < end) {
             range->bytes = 0;
         } else if (range->start < start && range->start + range->bytes > start) {
@@ -69,7 +71,7 @@ bool moved_look(uintptr_t at, uintptr_t end, uintptr_t *piece_end) {
     bool moved = false;
     (void)lock_acquire(&g.lock);
     for (size_t i = 0; i < g.top; i++) {
-        const struct range *range = &g.range[i];
+        const struct range *range = &ranges[i];
         if (range->bytes == 0) {
             continue;
         }
@@ -89,7 +91,7 @@ size_t moved_count(void) {
     size_t count = 0;
     (void)lock_acquire(&g.lock);
     for (size_t i = 0; i < g.top; i++) {
-        count += g.range[i].bytes != 0;
+        count += ranges[i].bytes != 0;
     }
     lock_release(&g.lock);
     return count;

@@ -18,26 +18,19 @@
 
 enum { WARNING_BYTES = 1 << 16 };
 
-static uint64_t count_words(const char *const *words) {
-    uint64_t count = 0;
-    while (words[count] != NULL) {
-        count++;
-    }
-    return count;
-}
-
 static void check_row(const struct opt_row *row) {
-    if (row->initial_text != NULL) {
-        fuzz_check(strnlen(row->field, row->bytes) < row->bytes);
+    if (row->bytes != 0) {
+        fuzz_check(strnlen(opt_field(row), row->bytes) < row->bytes);
         return;
     }
     uint64_t value;
-    memcpy(&value, row->field, sizeof value);
+    memcpy(&value, opt_field(row), sizeof value);
     if (row->type == OPT_TYPE_SIGNED) {
         fuzz_check((int64_t)value >= (int64_t)row->least);
         fuzz_check((int64_t)value <= (int64_t)row->most);
     } else if (row->type == OPT_TYPE_WORD) {
-        fuzz_check(value < count_words(row->words));
+        fuzz_check(value < sizeof row->words / sizeof row->words[0] &&
+                   row->words[value][0] != '\0');
     } else {
         fuzz_check(value >= row->least && value <= row->most);
     }
@@ -46,7 +39,7 @@ static void check_row(const struct opt_row *row) {
 /* Each option is within its limits and can be read. */
 static void check_limits(void) {
     for (size_t i = 0; i < opt_count(); i++) {
-        if (opt_row(i)->field != NULL) {
+        if (opt_field(opt_row(i)) != NULL) {
             check_row(opt_row(i));
         }
         if (opt_leaf(i) == VALUE_STRING) {

@@ -14,7 +14,7 @@
 #include "explore.h"
 
 /* PAGE_... is what the kernel emptied; DRAWN is kept; FIRST_USED only says what was used so far. */
-enum cell { PAGE_WORD, PAGE_GENERATION, DRAWN, FIRST_USED, TODO_LIST, DONE };
+enum cell { PAGE_WORD, PAGE_GENERATION, DRAWN, FIRST_USED, WORK_LIST, DONE };
 
 enum { CALM = 1, FORKED = 2, WORK = 4 };
 enum { GENERATION_OF_PARENT = 1 };
@@ -123,10 +123,10 @@ static enum outcome take_bit(struct world *world, unsigned a) {
 
 static enum outcome do_work(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (!can_modify(world, a, TODO_LIST)) {
+    if (!can_modify(world, a, WORK_LIST)) {
         return WAITS;
     }
-    world->cell[DONE] += exchange(world, TODO_LIST, 0);
+    world->cell[DONE] += exchange(world, WORK_LIST, 0);
     me->at = explore_mutant == WORK_BEFORE_TAKING ? TAKE_BIT : FINISHED;
     return STEPPED;
 }
@@ -150,10 +150,10 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
         use_locks(world, a);
         return STEPPED;
     case ADD_WORK: /* the push of model_deferred.c */
-        if (!can_modify(world, a, TODO_LIST)) {
+        if (!can_modify(world, a, WORK_LIST)) {
             return WAITS;
         }
-        world->cell[TODO_LIST]++;
+        world->cell[WORK_LIST]++;
         me->at = LOOK_AT_BIT;
         return STEPPED;
     case LOOK_AT_BIT:
@@ -180,7 +180,7 @@ static void at_end(const struct world *world) {
         bool nobody_waits_for_ever = world->actor[a].at == FINISHED;
         expect(nobody_waits_for_ever);
     }
-    bool no_work_is_left = world->cell[DONE] == WORKERS && world->cell[TODO_LIST] == 0;
+    bool no_work_is_left = world->cell[DONE] == WORKERS && world->cell[WORK_LIST] == 0;
     expect(no_work_is_left);
 }
 
