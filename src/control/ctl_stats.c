@@ -34,16 +34,16 @@ int stats_zero_reallocs(struct ctl_call *call) {
 }
 
 int stats_background_num_threads(struct ctl_call *call) {
-    return give_size(call, snapshot_background()->num_threads);
+    return give_size(call, snapshot_background().num_threads);
 }
 
 int stats_background_num_runs(struct ctl_call *call) {
-    call->value.uint64 = snapshot_background()->num_runs;
+    call->value.uint64 = snapshot_background().num_runs;
     return 0;
 }
 
 int stats_background_run_interval(struct ctl_call *call) {
-    call->value.uint64 = snapshot_background()->run_interval;
+    call->value.uint64 = snapshot_background().run_interval;
     return 0;
 }
 

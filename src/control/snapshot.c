@@ -233,10 +233,6 @@ const struct total_counts *snapshot_totals(void) {
     return &g.totals;
 }
 
-const struct control_background *snapshot_background(void) {
-    return &g.background;
-}
-
 const struct mutex_counts *snapshot_lock(unsigned lock) {
     return &g.locks[lock];
 }
@@ -261,6 +257,12 @@ void snapshot_copy(void *to, const void *from, size_t size) {
     enter();
     memcpy(to, from, size);
     leave();
+}
+
+struct control_background snapshot_background(void) {
+    struct control_background background;
+    snapshot_copy(&background, &g.background, sizeof(background));
+    return background;
 }
 
 /* ---------------------------------------------------------------- changes between refreshes */

@@ -31,7 +31,7 @@ uint64_t snapshot_epoch(void);
 unsigned snapshot_arenas(void);
 
 const struct total_counts *snapshot_totals(void);
-const struct control_background *snapshot_background(void);
+struct control_background snapshot_background(void);
 const struct mutex_counts *snapshot_lock(unsigned lock);
 
 /* An arena, all together (SNAPSHOT_ALL or an index of snapshot_arenas()), or those that are no more.

@@ -9,10 +9,12 @@
  *
  *      SEED=n repeats a run as far as the scheduler allows, STRESS=1 takes a new one and works longer.
  */
+#define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "cpus.h"
 #include "unit.h"
 
 TEST_SETUP(require_tally);
@@ -219,11 +221,16 @@ static void *use_small_blocks(void *unused) {
 
 /* A heap that forgets what ended threads cached grows with each of them. */
 TEST(ended_threads_leave_no_memory_behind) {
+    enum { WARM_UP = 200 };
     static struct heritage line;
     struct tally_totals first, last;
     pthread_t thread;
     choose_seed();
+    cpu_set_t allowed = cpus_allowed();
     for (unsigned generation = 0; generation < 2000; generation++) {
+        if (generation < WARM_UP) {
+            cpus_use_one(allowed, generation);
+        }
         line.random = random_start(g.seed, 7);
         check(pthread_create(&thread, NULL, live_and_leave, &line) == 0);
         check(pthread_join(thread, NULL) == 0);
@@ -232,7 +239,8 @@ TEST(ended_threads_leave_no_memory_behind) {
             free(line.blocks[i]);
             line.blocks[i] = NULL;
         }
-        if (generation == 200) {
+        if (generation == WARM_UP) {
+            cpus_use(allowed);
             tally_totals(&first);
         }
     }

@@ -10,8 +10,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 
+#include "cpus.h"
 #include "watch.h"
 
 TEST_SETUP(require_tally);
@@ -42,18 +42,6 @@ static void *live_shortly(void *unused) {
     return unused;
 }
 
-/* Threads inherit the CPU, and with it the arena, of the one that makes them. */
-static void use_one_cpu(cpu_set_t *allowed, unsigned turn) {
-    cpu_set_t one;
-    int cpu = 0;
-    for (unsigned left = turn % (unsigned)CPU_COUNT(allowed) + 1; left > 0; cpu++) {
-        left -= CPU_ISSET(cpu, allowed) != 0;
-    }
-    CPU_ZERO(&one);
-    CPU_SET(cpu - 1, &one);
-    check_eq(sched_setaffinity(0, sizeof one, &one), 0);
-}
-
 static void create_and_join(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         pthread_t thread;
@@ -65,14 +53,12 @@ static void create_and_join(unsigned count) {
 
 static void churn(void) {
     char text[2][24];
-    cpu_set_t allowed;
-    check_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
-    /* Every arena has its slabs before we measure, whichever CPUs the scheduler would have chosen. */
+    cpu_set_t allowed = cpus_allowed();
     for (unsigned i = 0; i < FIRST_THREADS; i++) {
-        use_one_cpu(&allowed, i);
+        cpus_use_one(allowed, i);
         create_and_join(1);
     }
-    check_eq(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+    cpus_use(allowed);
     size_t before = test_anonymous_bytes();
     check(before > 0);
     create_and_join(slice_or(SLICE_THREADS, WHOLE_THREADS) - FIRST_THREADS);
