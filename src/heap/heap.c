@@ -381,6 +381,8 @@ static void trim_bins(void) {
 }
 
 size_t heap_trim(void) {
+    while (thread_recover_some()) {
+    }
     thread_flush();
     thread_flush_left();
     depot_drain_all();

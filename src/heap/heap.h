@@ -98,7 +98,8 @@ extern _Atomic size_t heap_zero_reallocs HIDDEN;
  * Milliseconds after which there is more to do, UINT64_MAX when there is nothing. */
 uint64_t heap_tick(void);
 
-/* Gives caches of this thread, depots, empty slabs and dirty pages back; bytes that went. */
+/* Gives caches of this thread and of those that vanished in a fork, depots, empty slabs and dirty pages
+ * back; bytes that went. */
 size_t heap_trim(void);
 
 /* Everything the heap can account for, in bytes unless it says otherwise. */
