@@ -285,10 +285,12 @@ static bool is_wanted(struct span *span, void *context) {
     if ((span->arena & ARENA_INDEX) != search->arena) {
         return false;
     }
-    if (span->kind == SPAN_LARGE && !large_claim(span)) {
+    /* Once: the owner of a slab may destroy it meanwhile, without our lock. */
+    uint8_t kind = __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE);
+    bool large = kind == SPAN_LARGE;
+    if (kind == SPAN_NONE || (large && !large_claim(span))) {
         return false;
     }
-    bool large = span->kind != SPAN_SLAB;
     *search = (struct search){.arena = search->arena,
                               .found = span,
                               .base = span->base,
