@@ -28,6 +28,9 @@ enum attention {
     ATTENTION_SOFT_LIMIT = 32, /* the heap has grown over its soft limit */
     ATTENTION_GROWN = 64,      /* heap or threads have become more: is a background thread due? */
     ATTENTION_INTERVAL = 128,  /* statistics are to be printed now and then; stays set */
+    ATTENTION_PROFILE = 256,   /* a profile is to be written */
+    ATTENTION_CLOCK = 512,     /* one is due at some time, and no thread of ours waits for it */
+    ATTENTION_AGENTS = 1024,   /* somebody listens to our probes now, or does not any more */
 };
 
 #if defined(__x86_64__)

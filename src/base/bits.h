@@ -19,6 +19,15 @@ static inline unsigned bits_floor_log2(uint64_t value) {
     return 63 - (unsigned)__builtin_clzll(value);
 }
 
+/* The logarithm of the power of two next to a number; 0 for 0. */
+static inline unsigned bits_nearest_log2(uint64_t value) {
+    unsigned lg = 0;
+    while (lg < 63 && value > (UINT64_C(3) << lg) / 2) {
+        lg++;
+    }
+    return lg;
+}
+
 static inline bool bits_get(const uint64_t *map, unsigned i) {
     return map[i / 64] >> (i % 64) & 1;
 }

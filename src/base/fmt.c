@@ -177,3 +177,29 @@ bool fmt_parse_number(const char *text, size_t length, uint64_t *value) {
     *value = sum << shift;
     return true;
 }
+
+static bool is_continuation(unsigned char byte) {
+    return (byte & 0xc0) == 0x80;
+}
+
+/* NUL ends every string and is no continuation, so nothing behind the end is read. */
+size_t fmt_utf8_length(const char *string) {
+    const unsigned char *text = (const unsigned char *)string;
+    unsigned char first = text[0];
+    size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (length == 1) {
+        return 1;
+    }
+    if (first < 0xc2 || first > 0xf4) {
+        return 0;
+    }
+    for (size_t i = 1; i < length; i++) {
+        if (!is_continuation(text[i])) {
+            return 0;
+        }
+    }
+    bool is_overlong = (first == 0xe0 && text[1] < 0xa0) || (first == 0xf0 && text[1] < 0x90);
+    bool is_surrogate = first == 0xed && text[1] >= 0xa0;
+    bool is_too_large = first == 0xf4 && text[1] >= 0x90;
+    return is_overlong || is_surrogate || is_too_large ? 0 : length;
+}

@@ -19,3 +19,6 @@ size_t fmt_text_list(char *buffer, size_t capacity, const char *format, va_list 
 
 /* Reads a decimal or 0x number with an optional k, m or g.  False for what is none or too large. */
 bool fmt_parse_number(const char *text, size_t length, uint64_t *value);
+
+/* Bytes of the UTF-8 character that starts here, which may be the end of the string; 0 when none does. */
+size_t fmt_utf8_length(const char *string);

@@ -32,6 +32,9 @@ enum lock_rank {
     RANK_DEPOT,    /* waiting objects of one class */
     RANK_POOL,     /* the pool of empty magazines */
     RANK_PAGES,    /* the page heap */
+    RANK_MAPPINGS, /* the program's own mappings */
+    RANK_PROF,     /* what the profiler has recorded */
+    RANK_DUMP,     /* the prefix of names of profiles; a leaf */
     RANK_METADATA, /* our own memory; a leaf */
     RANK_MOVED,    /* the list of moved ranges; a leaf */
 };

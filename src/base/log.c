@@ -7,6 +7,7 @@
 #include "base/log.h"
 
 #include "base/fmt.h"
+#include "base/opt.h"
 #include "base/os.h"
 
 static void (*nobody)(void *opaque, const char *text);
@@ -46,6 +47,16 @@ void log_line(const char *format, ...) {
     va_start(list, format);
     write_line(format, list);
     va_end(list);
+}
+
+void log_warning(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    write_line(format, list);
+    va_end(list);
+    if (opt.abort) {
+        os_abort();
+    }
 }
 
 void (*_Atomic log_fatal_hook)(const char *text);

@@ -16,8 +16,9 @@ extern void (**log_writer)(void *opaque, const char *text) HIDDEN;
 /* Text as it is, to log_writer or descriptor 2. */
 void log_write(void *opaque, const char *text);
 
-/* One line. */
+/* One line.  After a warning the program ends if the option abort says so. */
 void log_line(const char *format, ...) PRINTF_LIKE(1, 2);
+void log_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void fatal(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void log_internal_error(const char *condition, const char *file, int line);
 

@@ -15,9 +15,11 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/fmt.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/opt_gperftools.h"
 #include "base/os.h"
 
 #ifndef TALLY_MALLOC_CONF
@@ -51,7 +53,18 @@ static const struct {
                                  "malloc_conf_2_conf_harder"},
 };
 
-enum alias_meaning { ALIAS_SWITCH, ALIAS_NUMBER, ALIAS_SHARE, ALIAS_QUIET, ALIAS_NOTHING };
+enum alias_meaning {
+    ALIAS_SWITCH,
+    ALIAS_NUMBER,
+    ALIAS_SHARE,
+    ALIAS_QUIET,
+    ALIAS_NOTHING,
+    /* By the rules of gperftools: */
+    ALIAS_HEAP_PROFILE,
+    ALIAS_COUNT, /* nothing below 0 */
+    ALIAS_POWER, /* its logarithm */
+    ALIAS_TRUTH, /* a switch */
+};
 
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help)
 #define CHOICE(name, initial, effect, leaf, help, ...)
@@ -120,11 +133,50 @@ static void translate(const struct opt_alias *alias, int64_t number, char *pair,
     }
 }
 
+/* Its rule surprises those who write "on". */
+static void read_truth(const struct opt_alias *alias, const char *text, const char *quoted) {
+    char pair[120];
+    bool truth = opt_gperftools_switch(text);
+    if (!truth && strchr("0nNfF", text[0]) == NULL) {
+        log_line("%s=%s means false, as in gperftools", alias->variable, quoted);
+    }
+    fmt_text(pair, sizeof(pair), "%s:%s", alias->option, truth ? "true" : "false");
+    opt_parse(pair, alias->variable);
+}
+
+/* False for variables of other families. */
+static bool read_gperftools(const struct opt_alias *alias, const char *text, const char *quoted) {
+    char pair[120];
+    int64_t number = opt_gperftools_number(text);
+    number = number > 0 ? number : 0;
+    switch (alias->meaning) {
+    case ALIAS_HEAP_PROFILE:
+        opt_gperftools_profile(text);
+        return true;
+    case ALIAS_COUNT:
+        fmt_text(pair, sizeof(pair), "%s:%ld", alias->option, (long)number);
+        opt_parse(pair, alias->variable);
+        return true;
+    case ALIAS_POWER:
+        fmt_text(pair, sizeof(pair), "%s:%u", alias->option, bits_nearest_log2((uint64_t)number));
+        opt_parse(pair, alias->variable);
+        return true;
+    case ALIAS_TRUTH:
+        read_truth(alias, text, quoted);
+        return true;
+    default:
+        return alias->meaning == ALIAS_QUIET;
+    }
+}
+
 static void read_alias(const struct opt_alias *alias, const char *text) {
     char quoted[80];
     opt_quote(quoted, sizeof(quoted), text, strlen(text));
     char pair[120];
     int64_t number;
+    if (read_gperftools(alias, text, quoted)) {
+        return;
+    }
     if (!parse_alias(alias, text, &number)) {
         log_line("invalid value '%s' of %s is ignored", quoted, alias->variable);
         opt_add_mistake();
@@ -225,6 +277,7 @@ static void settle_profiler(void) {
     }
     opt.prof_leak |= opt.prof_leak_error;
     opt.prof |= opt.prof_leak;
+    opt.prof_mmap |= opt.prof_mmap_only;
 }
 
 static void settle(void) {

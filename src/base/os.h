@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "base/common.h"
 
@@ -36,6 +37,10 @@ bool os_address_space_is_limited(void);
 
 /* The value of an environment variable, or NULL.  Works before libc has set up `environ`. */
 const char *os_environment(const char *name);
+
+/* Puts `name=value`, which must stay where it is, into the environment of programs that this one
+ * starts.  Nothing happens before libc knows the environment, or without memory. */
+void os_add_environment(const char *entry);
 
 /* The text of a symbolic link, without an end, cut at `bytes`.  Its length, or -errno. */
 int os_read_link(const char *path, char *text, size_t bytes);
@@ -75,6 +80,32 @@ int os_move(void *to, void *from, size_t bytes);
  * beside it; it reads as zeros.  Otherwise -errno, with anything there, or -EADDRNOTAVAIL as above. */
 int os_renew(void *start, size_t bytes);
 
+/*
+ * Calls that the program makes for itself, with its own arguments: what the kernel answers, where numbers
+ * for which os_is_error holds are -errno.  The last is libc's, which keeps a copy of the end: the old end,
+ * or -1 with errno set.
+ */
+enum { OS_REMAP_HAS_ADDRESS = 6, OS_REMAP_KEEPS_OLD = 4 }; /* among the flags */
+struct os_map_call {
+    void *start;
+    size_t bytes;
+    int protection, flags, fd;
+    int64_t offset;
+};
+struct os_remap_call {
+    void *old;
+    size_t old_bytes, bytes;
+    int flags;
+    void *start; /* if the flags say that there is one */
+};
+intptr_t os_map_for_program(const struct os_map_call *call);
+intptr_t os_remap_for_program(const struct os_remap_call *call);
+void *os_break_for_program(intptr_t increment);
+
+static inline bool os_is_error(intptr_t answer) {
+    return (uintptr_t)answer > (uintptr_t)-4096;
+}
+
 /* Asks the kernel to use huge pages here, or not to.  Advice: nothing depends on it. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 
@@ -91,11 +122,28 @@ void os_wake(_Atomic uint32_t *word);
 /* Milliseconds since some point in the past; coarse, and never backwards. */
 uint64_t os_now_ms(void);
 
-/* Nanoseconds since the same point, exactly; a system call. */
+/* Nanoseconds since the same point, exactly. */
 uint64_t os_now_ns(void);
+
+/* Nanoseconds since 1970 by the clock on the wall. */
+uint64_t os_wall_ns(void);
+
+uint32_t os_process_id(void);
 
 /* True in the first thread of a process: the one that main runs in, or the one that forked. */
 bool os_is_first_thread(void);
+
+/* The name the kernel knows this thread by. */
+void os_thread_name(char name[16]);
+
+/* Can 8 bytes be read there?  A system call, which answers for any address. */
+bool os_is_readable(uintptr_t address);
+
+/* Where the program headers of the program itself are; 0 when the kernel does not tell. */
+uintptr_t os_program_headers(void);
+
+/* Where the first thread's stack ends, as far as libc tells; or 0. */
+uintptr_t os_first_stack_end(void);
 
 /* The CPU this thread runs on now.  A hint: it may be stale or out of range at once. */
 uint32_t os_current_cpu(void);
@@ -108,8 +156,37 @@ void os_set_error(int error);
 /* Writes all of `text` to a descriptor; errors are ignored, there is nobody to tell. */
 void os_write(int fd, const char *text, size_t length);
 
+/*
+ * Files.  Descriptors are closed on exec and never 0, 1 or 2, so that what the program prints after it
+ * has closed one of those goes into no file of ours.  All give -errno when they fail.
+ */
+
+/* A descriptor to read from, or one of a new file of mode 0600: -EEXIST for whatever has that name,
+ * a link without a target included. */
+int os_open(const char *path);
+int os_create(const char *path);
+int os_close(int fd);
+
+/* Bytes read, 0 at the end of the file; the second from an offset, which is an address where the
+ * file is /proc/self/mem. */
+ssize_t os_read(int fd, void *bytes, size_t capacity);
+ssize_t os_read_at(int fd, void *bytes, size_t capacity, uint64_t offset);
+
+/* Writes all; raises no signal, not for a broken pipe either. */
+int os_write_all(int fd, const void *bytes, size_t length);
+
+/* Gives a file another name that must be free; removes a name. */
+int os_rename(const char *from, const char *to);
+int os_remove(const char *path);
+
+/* Is there something of this name, be it a link to nothing? */
+bool os_exists(const char *path);
+
 /* The beginning of a file as a string of up to `capacity` - 1 characters; its length or -errno. */
 int os_read_file(const char *path, char *text, size_t capacity);
+
+/* Ends the process at once: no handlers, no destructors. */
+_Noreturn void os_exit(int status);
 
 /* Ends the process with SIGABRT, after the program's own handler if it has one. */
 _Noreturn void os_abort(void);

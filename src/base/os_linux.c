@@ -14,9 +14,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
+#include <linux/fs.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -95,6 +98,36 @@ const char *os_environment(const char *name) {
     return NULL;
 }
 
+static bool has_same_name(const char *a, const char *b) {
+    size_t i = 0;
+    while (a[i] == b[i] && a[i] != '\0' && a[i] != '=') {
+        i++;
+    }
+    return a[i] == '=' && b[i] == '=';
+}
+
+/* A new array, since the old one belongs to libc or the kernel; setenv copies it again if it must. */
+void os_add_environment(const char *entry) {
+    if (&environ == NULL || environ == NULL) {
+        return;
+    }
+    size_t count = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **copy = os_map((count + 2) * sizeof(copy[0]));
+    if (copy != NULL) {
+        size_t kept = 0;
+        for (size_t i = 0; i < count; i++) {
+            if (!has_same_name(environ[i], entry)) {
+                copy[kept++] = environ[i];
+            }
+        }
+        copy[kept] = (char *)(uintptr_t)entry;
+        environ = copy;
+    }
+}
+
 int os_read_link(const char *path, char *text, size_t bytes) {
     return (int)raw_call(SYS_readlinkat, AT_FDCWD, (long)path, (long)text, (long)bytes, 0, 0);
 }
@@ -130,6 +163,8 @@ static uint64_t mix_random(const unsigned char *bytes) {
     return (mixed ^ mixed >> 31) * UINT64_C(0x94d049bb133111eb);
 }
 
+static void find_fast_clock(void);
+
 void os_init(void) {
     unsigned long page = getauxval(AT_PAGESZ);
     os_facts.page_bytes = page != 0 ? page : 4096;
@@ -139,6 +174,7 @@ void os_init(void) {
     os_facts.no_new_privileges = raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1;
     os_facts.address_space_limited = os_address_space_is_limited();
     os_facts.cpus = count_cpus();
+    find_fast_clock();
 }
 
 /* ---------------------------------------------------------------- memory */
@@ -151,8 +187,27 @@ static void *map(void *hint, size_t bytes, int protection) {
     return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
+/* The kernel orders what a thread did before it unmapped an address and what another does after it got the
+ * same one.  The thread sanitizer does not see that unless it is told. */
+#ifdef __SANITIZE_THREAD__
+static _Atomic unsigned unmappings;
+static void order_unmap(void) {
+    atomic_fetch_add_explicit(&unmappings, 1, memory_order_release);
+}
+static void order_map(void) {
+    (void)atomic_load_explicit(&unmappings, memory_order_acquire);
+}
+#else
+static void order_unmap(void) {
+}
+static void order_map(void) {
+}
+#endif
+
 void *os_map(size_t bytes) {
-    return map(NULL, bytes, PROT_READ | PROT_WRITE);
+    void *start = map(NULL, bytes, PROT_READ | PROT_WRITE);
+    order_map();
+    return start;
 }
 
 void *os_reserve(void *hint, size_t bytes) {
@@ -173,7 +228,37 @@ int os_commit(void *start, size_t bytes) {
 }
 
 int os_unmap(void *start, size_t bytes) {
+    order_unmap();
     return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
+}
+
+_Static_assert(OS_REMAP_KEEPS_OLD == MREMAP_DONTUNMAP &&
+                   OS_REMAP_HAS_ADDRESS == (MREMAP_FIXED | MREMAP_DONTUNMAP),
+               "as the kernel counts");
+
+intptr_t os_map_for_program(const struct os_map_call *call) {
+    return raw_call(SYS_mmap, (long)call->start, (long)call->bytes, call->protection, call->flags,
+                    call->fd, call->offset);
+}
+
+intptr_t os_remap_for_program(const struct os_remap_call *call) {
+    return raw_call(SYS_mremap, (long)call->old, (long)call->old_bytes, (long)call->bytes,
+                    call->flags, (long)call->start, 0);
+}
+
+extern void *__sbrk(intptr_t increment) __attribute__((weak));
+
+void *os_break_for_program(intptr_t increment) {
+    if (&__sbrk != NULL) {
+        return __sbrk(increment);
+    }
+    long before = raw_call(SYS_brk, 0, 0, 0, 0, 0, 0);
+    if (increment != 0 &&
+        raw_call(SYS_brk, before + increment, 0, 0, 0, 0, 0) != before + increment) {
+        errno = ENOMEM;
+        return (void *)-1;
+    }
+    return (void *)before;
 }
 
 void os_advise_huge(void *start, size_t bytes, bool huge) {
@@ -355,20 +440,124 @@ void os_wake(_Atomic uint32_t *word) {
     raw_call(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
 }
 
+/*
+ * The kernel lends every process a function that reads the clock without a system call.  It is found by
+ * its name in the small library the kernel maps; without (old kernels, valgrind), a system call is made.
+ */
+static int (*_Atomic fast_clock)(clockid_t clock, struct timespec *now);
+
+typedef ElfW(Sym) elf_symbol;
+typedef ElfW(Dyn) elf_dynamic;
+
+/* How many symbols a table has, the hash table that goes with it says. */
+static const elf_symbol *find_symbol(const elf_symbol *symbols, uint32_t count, const char *names,
+                                     const char *name) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (symbols[i].st_value != 0 && strcmp(names + symbols[i].st_name, name) == 0) {
+            return &symbols[i];
+        }
+    }
+    return NULL;
+}
+
+/* Where a function of a mapped library is, given its headers and its dynamic section. */
+static uintptr_t find_function(uintptr_t bias, const elf_dynamic *entry, const char *name) {
+    const elf_symbol *symbols = NULL;
+    const char *names = NULL;
+    const uint32_t *hash = NULL;
+    for (; entry->d_tag != DT_NULL; entry++) {
+        uintptr_t value = bias + entry->d_un.d_ptr;
+        symbols = entry->d_tag == DT_SYMTAB ? (const void *)value : symbols;
+        names = entry->d_tag == DT_STRTAB ? (const void *)value : names;
+        hash = entry->d_tag == DT_HASH ? (const void *)value : hash;
+    }
+    if (symbols == NULL || names == NULL || hash == NULL) {
+        return 0;
+    }
+    const elf_symbol *symbol = find_symbol(symbols, hash[1], names, name);
+    return symbol != NULL ? bias + symbol->st_value : 0;
+}
+
+static void find_fast_clock(void) {
+#if defined(__x86_64__)
+    static const char name[] = "__vdso_clock_gettime";
+#else
+    static const char name[] = "__kernel_clock_gettime";
+#endif
+    uintptr_t start = getauxval(AT_SYSINFO_EHDR);
+    if (start == 0) {
+        return;
+    }
+    const ElfW(Ehdr) *file = (const void *)start;
+    const ElfW(Phdr) *headers = (const void *)(start + file->e_phoff);
+    const ElfW(Phdr) *dynamic = NULL;
+    uintptr_t bias = start;
+    for (unsigned i = 0; i < file->e_phnum; i++) {
+        if (headers[i].p_type == PT_LOAD && headers[i].p_offset == 0) {
+            bias = start - headers[i].p_vaddr;
+        } else if (headers[i].p_type == PT_DYNAMIC) {
+            dynamic = &headers[i];
+        }
+    }
+    if (dynamic != NULL) {
+        fast_clock = (int (*)(clockid_t, struct timespec *))find_function(
+            bias, (const void *)(bias + dynamic->p_vaddr), name);
+    }
+}
+
+static void read_clock(clockid_t clock, struct timespec *now) {
+    int (*read)(clockid_t, struct timespec *) =
+        atomic_load_explicit(&fast_clock, memory_order_relaxed);
+    if (UNLIKELY(read == NULL || read(clock, now) != 0)) {
+        raw_call(SYS_clock_gettime, clock, (long)now, 0, 0, 0, 0);
+    }
+}
+
 uint64_t os_now_ms(void) {
     struct timespec now = {0};
-    raw_call(SYS_clock_gettime, CLOCK_MONOTONIC_COARSE, (long)&now, 0, 0, 0, 0);
+    read_clock(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 uint64_t os_now_ns(void) {
     struct timespec now = {0};
-    raw_call(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0, 0, 0, 0);
+    read_clock(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t os_wall_ns(void) {
+    struct timespec now = {0};
+    raw_call(SYS_clock_gettime, CLOCK_REALTIME, (long)&now, 0, 0, 0, 0);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint32_t os_process_id(void) {
+    return (uint32_t)raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }
 
 bool os_is_first_thread(void) {
     return raw_call(SYS_gettid, 0, 0, 0, 0, 0, 0) == raw_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+void os_thread_name(char name[16]) {
+    if (raw_call(SYS_prctl, PR_GET_NAME, (long)name, 0, 0, 0, 0) != 0) {
+        name[0] = '\0';
+    }
+}
+
+/* The kernel copies the new set before it finds that it does not know the operation. */
+bool os_is_readable(uintptr_t address) {
+    enum { NO_OPERATION = -1 };
+    return raw_call(SYS_rt_sigprocmask, NO_OPERATION, (long)address, 0, sizeof(uint64_t), 0, 0) ==
+           -EINVAL;
+}
+
+uintptr_t os_program_headers(void) {
+    return getauxval(AT_PHDR);
+}
+
+uintptr_t os_first_stack_end(void) {
+    return &__libc_stack_end != NULL ? (uintptr_t)__libc_stack_end : 0;
 }
 
 uint32_t os_current_cpu(void) {
@@ -383,35 +572,41 @@ static uint64_t signal_bit(int number) {
     return UINT64_C(1) << (number - 1);
 }
 
-static void write_all(int fd, const char *text, size_t length) {
+static int write_all(int fd, const char *text, size_t length) {
     while (length > 0) {
         long written = raw_call(SYS_write, fd, (long)text, (long)length, 0, 0, 0);
         if (written == -EINTR) {
             continue;
         }
         if (written <= 0) {
-            return;
+            return written < 0 ? (int)written : -EIO;
         }
         text += written;
         length -= (size_t)written;
     }
+    return 0;
 }
 
 /*
  * A broken pipe or a file at its size limit raises a signal that ends the program, which asked for
  * nothing.  It is kept away, and taken back if it came; one that was pending before stays.
  */
-void os_write(int fd, const char *text, size_t length) {
+int os_write_all(int fd, const void *bytes, size_t length) {
     uint64_t ours = signal_bit(SIGPIPE) | signal_bit(SIGXFSZ);
     uint64_t before = 0;
     uint64_t pending = 0;
     struct timespec at_once = {0};
     raw_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&ours, (long)&before, sizeof(ours), 0, 0);
     raw_call(SYS_rt_sigpending, (long)&pending, sizeof(pending), 0, 0, 0, 0);
-    write_all(fd, text, length);
+    int error = write_all(fd, bytes, length);
     uint64_t came = ours & ~pending;
     raw_call(SYS_rt_sigtimedwait, (long)&came, 0, (long)&at_once, sizeof(came), 0, 0);
     raw_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof(before), 0, 0);
+    return error;
+}
+
+void os_write(int fd, const char *text, size_t length) {
+    os_write_all(fd, text, length);
 }
 
 /* Files of the kernel come whole with one read. */
@@ -426,12 +621,90 @@ int os_read_file(const char *path, char *text, size_t capacity) {
     return (int)length;
 }
 
+static int open_file(const char *path, long flags) {
+    long file = raw_call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0600, 0, 0);
+    if (file < 0 || file > 2) {
+        return (int)file;
+    }
+    long moved = raw_call(SYS_fcntl, file, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
+    raw_call(SYS_close, file, 0, 0, 0, 0, 0);
+    return (int)moved;
+}
+
+int os_open(const char *path) {
+    return open_file(path, O_RDONLY);
+}
+
+int os_create(const char *path) {
+    return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+}
+
+/* An interrupted close has closed all the same. */
+int os_close(int fd) {
+    int error = (int)raw_call(SYS_close, fd, 0, 0, 0, 0, 0);
+    return error == -EINTR ? 0 : error;
+}
+
+ssize_t os_read(int fd, void *bytes, size_t capacity) {
+    long length;
+    do {
+        length = raw_call(SYS_read, fd, (long)bytes, (long)capacity, 0, 0, 0);
+    } while (length == -EINTR);
+    return length;
+}
+
+ssize_t os_read_at(int fd, void *bytes, size_t capacity, uint64_t offset) {
+    long length;
+    do {
+        length = raw_call(SYS_pread64, fd, (long)bytes, (long)capacity, (long)offset, 0, 0);
+    } while (length == -EINTR);
+    return length;
+}
+
+/* Where the file system cannot refuse a name that is taken, an empty file takes it first. */
+int os_rename(const char *from, const char *to) {
+    int error =
+        (int)raw_call(SYS_renameat2, AT_FDCWD, (long)from, AT_FDCWD, (long)to, RENAME_NOREPLACE, 0);
+    if (error != -EINVAL && error != -ENOSYS && error != -EPERM) { /* a filter may say the last */
+        return error;
+    }
+    int reserved = os_create(to);
+    if (reserved < 0) {
+        return reserved;
+    }
+    os_close(reserved);
+    error = (int)raw_call(SYS_renameat, AT_FDCWD, (long)from, AT_FDCWD, (long)to, 0, 0);
+    if (error != 0) {
+        os_remove(to);
+    }
+    return error;
+}
+
+int os_remove(const char *path) {
+    return (int)raw_call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+}
+
+bool os_exists(const char *path) {
+    long file =
+        raw_call(SYS_openat, AT_FDCWD, (long)path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
+    if (file >= 0) {
+        raw_call(SYS_close, file, 0, 0, 0, 0, 0);
+    }
+    return file >= 0;
+}
+
 int os_error(void) {
     return errno;
 }
 
 void os_set_error(int error) {
     errno = error;
+}
+
+_Noreturn void os_exit(int status) {
+    for (;;) {
+        raw_call(SYS_exit_group, status, 0, 0, 0, 0, 0);
+    }
 }
 
 static void raise_abort(void) {

@@ -30,8 +30,7 @@
 #include "heap/meta.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
-
-enum { BIN_SETS = 2 * ARENA_HOOKED };
+#include "heap/track.h"
 
 static struct {
     struct lock lock;
@@ -40,10 +39,12 @@ static struct {
     _Atomic bool any_destroyed;
     _Atomic int64_t default_decay_ms[ARENA_DECAYS];
     _Atomic(struct arena *) arenas[ARENA_INDICES];
-    _Atomic(struct bin *) bins[BIN_SETS]; /* by index, and by index plus ARENA_HOOKED */
 } g;
 
+_Atomic(struct bin *) arena_bins[ARENA_BIN_SETS];
+
 _Atomic bool arena_has_manual;
+_Atomic bool arena_any_hooked;
 
 /* Nothing is left half done that the next holder could not do again. */
 static void enter(void) {
@@ -70,7 +71,7 @@ static void publish(struct arena *arena, unsigned index) {
         bin_init(&arena->bins[c], c, index);
     }
     /* Release: who finds the arena finds its bins made. */
-    atomic_store_explicit(&g.bins[index], arena->bins, memory_order_release);
+    atomic_store_explicit(&arena_bins[index], arena->bins, memory_order_release);
     atomic_store_explicit(&g.arenas[index], arena, memory_order_release);
 }
 
@@ -125,13 +126,10 @@ unsigned arena_choose(void) {
     return g.count > 1 ? os_current_cpu() % g.count : 0;
 }
 
-struct bin *arena_bin(unsigned arena, unsigned size_class) {
-    assert(arena < BIN_SETS && size_class < CLASS_COUNT);
-    return &atomic_load_explicit(&g.bins[arena], memory_order_acquire)[size_class];
-}
-
-struct bin *arena_hooked_bin(unsigned arena, unsigned size_class) {
-    return arena_hooked(arena) != NULL ? arena_bin(arena | ARENA_HOOKED, size_class) : NULL;
+struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class) {
+    static const unsigned flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
+    struct bin *bins = atomic_load_explicit(&arena_bins[arena | flags[set]], memory_order_acquire);
+    return bins != NULL ? &bins[size_class] : NULL;
 }
 
 struct hooked *arena_hooked(unsigned arena) {
@@ -139,7 +137,7 @@ struct hooked *arena_hooked(unsigned arena) {
     return found != NULL ? atomic_load_explicit(&found->hooked, memory_order_acquire) : NULL;
 }
 
-bool arena_uses_hooks(unsigned arena) {
+bool arena_has_hooks(unsigned arena) {
     const struct arena *found = arena_get(arena);
     return found != NULL && atomic_load_explicit(&found->uses_hooks, memory_order_acquire);
 }
@@ -209,9 +207,36 @@ static bool prepare_hooked(unsigned index) {
     if (hooked == NULL) {
         return false;
     }
-    atomic_store_explicit(&g.bins[index | ARENA_HOOKED], hooked_bins(hooked), memory_order_release);
+    atomic_store_explicit(&arena_bins[index | ARENA_HOOKED], hooked_bins(hooked),
+                          memory_order_release);
     atomic_store_explicit(&arena->hooked, hooked, memory_order_release);
     return true;
+}
+
+static bool make_tracked_bins(unsigned index) {
+    struct tracked_bins *tracked = meta_alloc(sizeof(struct tracked_bins), CACHE_LINE);
+    if (tracked == NULL) {
+        return false;
+    }
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bin_init(&tracked->bins[c], c, index | ARENA_TRACKED);
+    }
+    atomic_store_explicit(&arena_bins[index | ARENA_TRACKED], tracked->bins, memory_order_release);
+    return true;
+}
+
+static bool has_tracked_bins(unsigned arena) {
+    return arena_bin_of_set(arena, ARENA_SET_TRACKED, 0) != NULL;
+}
+
+bool arena_prepare_tracked(unsigned arena) {
+    if (LIKELY(has_tracked_bins(arena))) {
+        return true;
+    }
+    enter();
+    bool done = has_tracked_bins(arena) || make_tracked_bins(arena);
+    leave();
+    return done;
 }
 
 static bool are_own_hooks(const struct extent_hooks *hooks) {
@@ -227,6 +252,9 @@ static bool set_hooks(unsigned index, struct extent_hooks *hooks) {
     }
     if (arena->hooked != NULL) {
         hooked_set_hooks(arena->hooked, own ? hooks : &hooks_default);
+    }
+    if (own) { /* first: who finds hooks in use asks whose */
+        atomic_store_explicit(&arena_any_hooked, true, memory_order_release);
     }
     atomic_store_explicit(&arena->uses_hooks, own, memory_order_release);
     return true;
@@ -275,7 +303,7 @@ struct search {
     unsigned arena;
     struct span *found; /* a slab, or a large object that was claimed */
     uintptr_t base;
-    unsigned bin; /* slab: index of its arena, with ARENA_HOOKED or without */
+    unsigned bin; /* slab: index of its arena, with what it carries */
     unsigned size_class;
 };
 
@@ -299,14 +327,28 @@ static bool is_wanted(struct span *span, void *context) {
     return true;
 }
 
+static void release_large(struct span *claimed) {
+    track_tell_freed(claimed->id, (void *)claimed->base, claimed->bytes);
+    large_release(claimed);
+}
+
+static void reset_slab(const struct search *search) {
+    struct bin *bin = arena_bin(search->bin, search->size_class);
+    if (search->bin & ARENA_TRACKED) {
+        track_reset_slab(bin, search->found, search->base);
+    } else {
+        bin_reset_slab(bin, search->found, search->base);
+    }
+}
+
 static void free_everything(unsigned arena) {
     struct search search = {.arena = arena};
     size_t cursor = 0;
     while (pages_walk_on(&cursor, is_wanted, &search)) {
         if (search.found != NULL && search.size_class == 0) {
-            large_release(search.found);
+            release_large(search.found);
         } else if (search.found != NULL) {
-            bin_reset_slab(arena_bin(search.bin, search.size_class), search.found, search.base);
+            reset_slab(&search);
         }
         search.found = NULL;
     }
@@ -314,9 +356,11 @@ static void free_everything(unsigned arena) {
 
 static void trim_bins(unsigned arena) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        bin_trim(arena_bin(arena, c));
-        if (arena_hooked(arena) != NULL) {
-            bin_trim(arena_bin(arena | ARENA_HOOKED, c));
+        for (unsigned set = 0; set < ARENA_SETS; set++) {
+            struct bin *bin = arena_bin_of_set(arena, set, c);
+            if (bin != NULL) {
+                bin_trim(bin);
+            }
         }
     }
 }

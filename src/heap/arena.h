@@ -10,6 +10,7 @@
  *
  * All of them share one page heap, but for memory that an arena had from extent hooks: that has bins
  * of its own, under the arena's index plus ARENA_HOOKED, and a page heap of its own (hooked.h).
+ * Objects that are tracked (track.h) have bins of their own too, under the index plus ARENA_TRACKED.
  *
  * Threads     All functions may be called from any thread.
  */
@@ -17,6 +18,7 @@
 
 #include <sys/types.h>
 
+#include "base/log.h"
 #include "heap/bin.h"
 #include "heap/counts.h"
 #include "heap/hooked.h"
@@ -78,17 +80,32 @@ unsigned arena_choose(void);
 /* The arena of an index, whatever its state, or NULL when there never was one. */
 struct arena *arena_get(unsigned arena);
 
-/* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks. */
-struct bin *arena_bin(unsigned arena, unsigned size_class);
+/* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks, or
+ * ARENA_TRACKED if it was prepared for it. */
+enum { ARENA_BIN_SETS = ARENA_TRACKED + ARENA_HOOKED };
+extern _Atomic(struct bin *) arena_bins[ARENA_BIN_SETS] HIDDEN;
+static inline struct bin *arena_bin(unsigned arena, unsigned size_class) {
+    assert(arena < ARENA_BIN_SETS && size_class < CLASS_COUNT);
+    return &atomic_load_explicit(&arena_bins[arena], memory_order_acquire)[size_class];
+}
 
-/* The bin for memory from hooks, or NULL when the arena never had any. */
-struct bin *arena_hooked_bin(unsigned arena, unsigned size_class);
+/* An arena has up to three bins of a class; who walks over all asks for each.  NULL: it has none. */
+enum arena_set { ARENA_SET_USUAL, ARENA_SET_HOOKED, ARENA_SET_TRACKED, ARENA_SETS };
+struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class);
+
+/* Gives an arena bins for tracked objects, if it has none; false without memory. */
+bool arena_prepare_tracked(unsigned arena);
 
 /* The page heap of its hooks, or NULL.  `arena` may carry ARENA_HOOKED. */
 struct hooked *arena_hooked(unsigned arena);
 
-/* Does new memory of this arena come from extent hooks? */
-bool arena_uses_hooks(unsigned arena);
+/* Does new memory of this arena come from extent hooks?  The first is whether any ever had hooks. */
+extern _Atomic bool arena_any_hooked HIDDEN;
+bool arena_has_hooks(unsigned arena);
+static inline bool arena_uses_hooks(unsigned arena) {
+    return UNLIKELY(atomic_load_explicit(&arena_any_hooked, memory_order_acquire)) &&
+           arena_has_hooks(arena);
+}
 
 /* Units got an owner in this arena, or lost it where `units` is negative, modulo 2^64.  `arena` may
  * carry ARENA_HOOKED. */

@@ -23,11 +23,34 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/hooked.h"
+#include "heap/meta.h"
 #include "heap/slab.h"
+#include "heap/track.h"
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };
 
-_Atomic bool bin_heap_shrinks;
+/* In the section, and with initial contents, where those who attach look for what they are to count in. */
+__attribute__((section(".probes"), aligned(CACHE_LINE))) struct bin_unusual_line bin_unusual = {0};
+
+static void set_unusual(enum bin_unusual bit, bool set) {
+    if (set) { /* Release: who sees that there is sampling finds what to do. */
+        atomic_fetch_or_explicit(&bin_unusual.word, (uint64_t)bit, memory_order_release);
+    } else {
+        atomic_fetch_and_explicit(&bin_unusual.word, ~(uint64_t)bit, memory_order_release);
+    }
+}
+
+void bin_set_shrinking(bool shrinks) {
+    set_unusual(BIN_SHRINKING, shrinks);
+}
+
+void bin_set_sampling(bool samples) {
+    set_unusual(BIN_SAMPLING, samples);
+}
+
+void bin_set_watched(bool is_watched) {
+    set_unusual(BIN_WATCHED, is_watched);
+}
 
 static struct span *slab_of_node(struct pairing_node *node) {
     return (struct span *)((char *)node - offsetof(struct span, node));
@@ -46,7 +69,7 @@ static void add(uint32_t *number, uint32_t change) {
 
 static void repair(struct bin *bin);
 
-static void enter(struct bin *bin) {
+static inline void enter(struct bin *bin) {
     if (UNLIKELY(lock_acquire(&bin->lock) == LOCK_ABANDONED)) {
         repair(bin);
     }
@@ -75,8 +98,47 @@ static struct span *take_units(const struct bin *bin, enum pages_growth growth) 
                                                : pages_take(units, units, growth, &zeroed);
 }
 
+/* ---------------------------------------------------------------- numbers of tracked objects */
+
+static void **spare_ids(struct bin *bin) {
+    unsigned c = bin->size_class;
+    return &((struct tracked_bins *)(bin - c))->spare_ids[c];
+}
+
+/* One store takes an array from the list or puts it there: a fork in between loses it at worst. */
+static uint32_t *take_ids(struct bin *bin) {
+    void **spare = spare_ids(bin);
+    void *ids = *spare;
+    if (ids == NULL) {
+        return meta_alloc(size_classes[bin->size_class].total * sizeof(uint32_t), sizeof(void *));
+    }
+    __atomic_store_n(spare, *(void **)ids, __ATOMIC_RELAXED);
+    *(void **)ids = NULL;
+    return ids;
+}
+
+static void leave_ids(struct bin *bin, uint32_t *ids) {
+    void **spare = spare_ids(bin);
+    *(void **)ids = *spare;
+    __atomic_store_n(spare, (void *)ids, __ATOMIC_RELEASE);
+}
+
+static COLD struct span *take_tracked_units(struct bin *bin, enum pages_growth growth) {
+    uint32_t *ids = take_ids(bin);
+    struct span *slab = ids != NULL ? take_units(bin, growth) : NULL;
+    if (slab != NULL) {
+        slab->ids = ids;
+    } else if (ids != NULL) {
+        leave_ids(bin, ids);
+    }
+    return slab;
+}
+
+/* ---------------------------------------------------------------- refill */
+
 static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
-    struct span *slab = take_units(bin, growth);
+    struct span *slab = UNLIKELY(bin->arena & ARENA_TRACKED) ? take_tracked_units(bin, growth)
+                                                             : take_units(bin, growth);
     if (slab != NULL) {
         slab_create(slab, bin->size_class, bin->arena);
         arena_add_units(bin->arena, slab_units(bin));
@@ -95,6 +157,9 @@ static void release_slab(struct bin *bin, struct span *slab) {
     bin->nempty--;
     uintptr_t base = slab->base;
     slab_destroy(slab);
+    if (UNLIKELY(bin->arena & ARENA_TRACKED)) { /* Not before: an array belongs to one slab. */
+        leave_ids(bin, slab->ids);
+    }
     if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
         hooked_give_back(base, slab_units(bin));
     } else {
@@ -133,6 +198,16 @@ static COLD void found_foreign(const void *object) {
     fatal("free(%p): not memory of this heap, found when a cache was emptied", object);
 }
 
+/* An empty slab is kept where it will soon be wanted again.  Among tracked objects that takes a sample in each
+ * slab's worth of bytes: with fewer, a slab of each class that was ever sampled would be idle memory. */
+static bool keeps_empty_slab(const struct bin *bin) {
+    if (LIKELY(!(bin->arena & ARENA_TRACKED))) {
+        return !bin_heap_is_shrinking();
+    }
+    uint64_t rate = track_rate();
+    return rate != 0 && rate <= (uint64_t)slab_units(bin) * UNIT_BYTES && !bin_heap_is_shrinking();
+}
+
 /* A slab that was full can be taken from again; one that is empty now goes, but for one. */
 static COLD void after_free(struct bin *bin, struct span *slab) {
     if (slab_is_apart(slab)) {
@@ -141,18 +216,10 @@ static COLD void after_free(struct bin *bin, struct span *slab) {
     }
     if (slab_is_empty(slab)) {
         bin->nempty++;
-        if (bin->nempty > 1 || bin_heap_is_shrinking()) {
+        if (bin->nempty > 1 || !keeps_empty_slab(bin)) {
             release_slab(bin, slab);
         }
     }
-}
-
-/*
- * Where the descriptor of the slab at `base` must be.  The object came through the class map or was
- * looked up, so at least an address that agrees in bits 14..45 is of this heap and has a chunk.
- */
-static inline struct span *slab_place(uintptr_t base) {
-    return &classmap_chunk_sharing(base)->span[chunk_unit(base)];
 }
 
 /*
@@ -162,12 +229,13 @@ static inline struct span *slab_place(uintptr_t base) {
  */
 static unsigned drain_into(struct bin *bin, const struct size_class sc, void **slots,
                            unsigned count) {
-    uint32_t owner = slab_owner(slab_place((uintptr_t)slots[0] & ~(uintptr_t)sc.slab_mask));
+    uint32_t owner =
+        slab_owner(classmap_span_sharing((uintptr_t)slots[0] & ~(uintptr_t)sc.slab_mask));
     unsigned done = 0;
     for (; done < count; done++) {
         uintptr_t object = (uintptr_t)slots[done];
         uint32_t offset = (uint32_t)object & sc.slab_mask;
-        struct span *slab = slab_place(object - offset);
+        struct span *slab = classmap_span_sharing(object - offset);
         if (UNLIKELY(slab_owner(slab) != owner || slab->base != object - offset)) {
             break;
         }
@@ -189,7 +257,7 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
 void bin_drain(unsigned size_class, void **slots, unsigned count) {
     while (count > 0) {
         uintptr_t base = (uintptr_t)slots[0] & ~(uintptr_t)size_classes[size_class].slab_mask;
-        struct span *slab = slab_place(base);
+        struct span *slab = classmap_span_sharing(base);
         if (slab->base != base || slab->size_class != size_class || slab->kind != SPAN_SLAB) {
             found_foreign(slots[0]);
         }
@@ -210,7 +278,7 @@ static unsigned sort_out(unsigned size_class, void **slots, unsigned count) {
     unsigned automatic = 0;
     for (unsigned i = 0; i < count; i++) {
         uintptr_t base = (uintptr_t)slots[i] & mask;
-        const struct span *slab = slab_place(base);
+        const struct span *slab = classmap_span_sharing(base);
         if (slab->base == base && slab->arena < arena_count()) {
             void *object = slots[i];
             slots[i] = slots[automatic];
@@ -242,16 +310,58 @@ static unsigned free_live(struct span *slab) {
     return freed;
 }
 
+/* The bin is locked: is this still its slab at `base`?  If not, it is somebody else's, who may be writing. */
+static bool is_slab_of(const struct bin *bin, const struct span *slab, uintptr_t base) {
+    return __atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) == SPAN_SLAB &&
+           __atomic_load_n(&slab->size_class, __ATOMIC_RELAXED) == bin->size_class &&
+           __atomic_load_n(&slab->arena, __ATOMIC_RELAXED) == bin->arena && slab->base == base;
+}
+
 void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {
     enter(bin);
-    bool is_there = slab->kind == SPAN_SLAB && slab->size_class == bin->size_class &&
-                    slab->arena == bin->arena && slab->base == base;
-    unsigned freed = is_there ? free_live(slab) : 0;
+    unsigned freed = is_slab_of(bin, slab, base) ? free_live(slab) : 0;
     if (freed > 0) {
         count_add(&bin->ndalloc, freed);
         after_free(bin, slab);
     }
     lock_release(&bin->lock);
+}
+
+/* ---------------------------------------------------------------- tracked objects */
+
+/* Two threads may free the object at once, and the slab may be gone when the second comes. */
+uint32_t bin_claim_tracked(struct span *slab, unsigned size_class, const void *object) {
+    unsigned arena = __atomic_load_n(&slab->arena, __ATOMIC_RELAXED);
+    uintptr_t base = (uintptr_t)object & ~(uintptr_t)size_classes[size_class].slab_mask;
+    uint32_t id = 0;
+    if (LIKELY(arena & ARENA_TRACKED)) {
+        struct bin *bin = arena_bin(arena, size_class);
+        enter(bin);
+        if (LIKELY(is_slab_of(bin, slab, base))) {
+            uint32_t *place = slab_id_place(slab, object);
+            id = *place;
+            __atomic_store_n(place, 0, __ATOMIC_RELAXED);
+        }
+        lock_release(&bin->lock);
+    }
+    return id;
+}
+
+unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
+                        uint32_t *ids, unsigned most) {
+    unsigned count = 0;
+    enter(bin);
+    unsigned ncarved = is_slab_of(bin, slab, base) ? slab->ncarved : 0;
+    for (unsigned i = 0; i < ncarved && count < most; i++) {
+        void *object = (void *)(base + (uintptr_t)i * slab_class(slab)->size);
+        if (slab->ids[i] != 0 && slab_word1(object) != slab_secret) {
+            objects[count] = object;
+            ids[count++] = slab->ids[i];
+            slab_set_id(slab, object, 0);
+        }
+    }
+    lock_release(&bin->lock);
+    return count;
 }
 
 /* ---------------------------------------------------------------- questions about one object */
@@ -281,6 +391,11 @@ struct bin_use bin_query(const void *address) {
                                    : (struct bin_use){.nregs = 1, .size = span->bytes};
 }
 
+/* A tracked object that the program holds has a number. */
+static bool is_stashed(const struct span *slab, unsigned index) {
+    return slab->arena & ARENA_TRACKED && slab->ids[index] == 0;
+}
+
 enum bin_object bin_look(struct span *slab, uintptr_t address) {
     struct bin *bin = arena_bin(slab->arena, slab->size_class);
     uint32_t index = size_class_index(slab_class(slab), (uint32_t)(address - slab->base));
@@ -288,7 +403,7 @@ enum bin_object bin_look(struct span *slab, uintptr_t address) {
     enum bin_object answer = BIN_OBJECT_OUT;
     if (index >= slab->ncarved) {
         answer = BIN_OBJECT_UNCARVED;
-    } else if (bits_get(slab->bits, index)) {
+    } else if (bits_get(slab->bits, index) || is_stashed(slab, index)) {
         answer = BIN_OBJECT_FREE;
     }
     lock_release(&bin->lock);

@@ -33,15 +33,59 @@ static inline size_t bin_nout(const struct bin *bin) {
     return count_read(&bin->nmalloc) - ndalloc;
 }
 
+/* The bins of an arena for tracked objects: their slabs have class bytes 0 and a number per object. */
+struct tracked_bins {
+    struct bin bins[CLASS_COUNT];
+    /* Arrays of numbers, all 0, that slabs of the class have left; linked through their first word.
+     * Each guarded by the lock of its bin. */
+    void *spare_ids[CLASS_COUNT];
+};
+
+/* What is out of the ordinary with the heap, as one word: caches ask for it once per slow call. */
+enum bin_unusual {
+    /* The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
+     * caches few objects, since each may be the last of its slab. */
+    BIN_SHRINKING = 1,
+    BIN_SAMPLING = 2, /* some allocations are to be tracked (track.h) */
+    BIN_WATCHED = 4,  /* the layers above know of the agents in the upper half */
+};
+
 /*
- * The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
- * caches few objects, since each may be the last of its slab.
+ * The upper half belongs to others: the kernel counts there, in 16 bits each, who listens to the probes
+ * `alloc` and `free` (prof/usdt.c).  So an agent that attaches to a process in which nothing is sampled
+ * takes the same branch of the next slow call as everything unusual does, and costs nothing before.
  */
-extern _Atomic bool bin_heap_shrinks HIDDEN;
+enum { BIN_AGENTS_SHIFT = 32, BIN_ALLOC_AGENTS = 4, BIN_FREE_AGENTS = 6 /* offsets in bytes */ };
+extern struct bin_unusual_line {
+    _Atomic uint64_t word;
+    char rest[CACHE_LINE - sizeof(uint64_t)];
+} bin_unusual HIDDEN;
+
+static inline uint64_t bin_get_unusual(void) {
+    return atomic_load_explicit(&bin_unusual.word, memory_order_relaxed);
+}
+
+static inline bool bin_has_agents(void) {
+    return bin_get_unusual() >> BIN_AGENTS_SHIFT != 0;
+}
+
+/* Has one come, or have all left, since the layers above have looked? */
+static inline bool bin_agents_have_changed(void) {
+    uint64_t word = bin_get_unusual();
+    return (word >> BIN_AGENTS_SHIFT != 0) != ((word & BIN_WATCHED) != 0);
+}
 
 static inline bool bin_heap_is_shrinking(void) {
-    return atomic_load_explicit(&bin_heap_shrinks, memory_order_relaxed);
+    return bin_get_unusual() & BIN_SHRINKING;
 }
+
+static inline bool bin_is_sampling(void) {
+    return bin_get_unusual() & BIN_SAMPLING;
+}
+
+void bin_set_shrinking(bool shrinks);
+void bin_set_sampling(bool samples);
+void bin_set_watched(bool is_watched);
 
 void bin_init(struct bin *bin, unsigned size_class, unsigned arena);
 
@@ -66,6 +110,14 @@ unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count);
  * longer, the bin's slab at `base`.
  */
 void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base);
+
+/* Takes its number from an object of a slab for tracked ones, which stays out; 0 when somebody else has
+ * done so, or when there is no such object. */
+uint32_t bin_claim_tracked(struct span *slab, unsigned size_class, const void *object);
+
+/* The same for up to `most` objects of a slab that the program holds; how many there were. */
+unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
+                        uint32_t *ids, unsigned most);
 
 /* How well the memory around an address is used; the layout of jemalloc's utilization query.  A large
  * object is one region that is not free.  All zeros for what is not of this heap, or free. */

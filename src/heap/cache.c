@@ -6,7 +6,8 @@
  *      free    puts into F;   F full:   F goes onto A; if A holds much, A leaves and F becomes A
  *
  * Two magazines, because the number of allocations until A runs empty is then known when it is
- * filled: nothing that is freed meanwhile changes it.  Sampling will be built on that.
+ * filled: nothing that is freed meanwhile changes it.  Sampling is built on that (track.c): while it is
+ * on, A never gets more objects than there are requests before the one that is due.
  *
  * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks
  * and F only grows, so it is enough to open F, each time, for what A leaves of the room, at most
@@ -35,6 +36,8 @@
 #include "heap/arena.h"
 #include "heap/depot.h"
 #include "heap/hooked.h"
+#include "heap/stash.h"
+#include "heap/track.h"
 
 enum {
     CALLS_BEFORE_MAGAZINES = 8,
@@ -275,6 +278,9 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
             empty_class(thread, c);
         }
     }
+    if (thread != NULL) {
+        stash_empty(thread, busy_class);
+    }
     depot_drain_all();
 }
 
@@ -307,19 +313,24 @@ void cache_count_past_free(unsigned c) {
     thread_note_free(size_classes[c].size);
 }
 
+/* Has this object its turn among those whose sampling is decided by distance (track.c)?  Others count
+ * as requests too, and must not shorten it. */
+enum turn { IN_TURN, OUT_OF_TURN };
+
 /* An object of an arena's slabs has gone to the program past the magazines of `thread`, if there is
  * one; what is of its own arena counts as if it had come through A. */
-static void count_uncached(struct thread *thread, unsigned arena, unsigned c) {
+static void count_uncached(struct thread *thread, unsigned arena, unsigned c, enum turn turn) {
     bool is_foreign = thread == tls.self && thread != NULL && thread->arena != arena;
     if (thread == NULL || is_foreign) {
         cache_count_past_alloc(arena, c);
     } else {
         count_add(&thread->filled[c], 1);
         count_add(&thread->fetched[c], 1);
+        thread->due[c] += turn == OUT_OF_TURN;
     }
 }
 
-void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned c) {
+static void *alloc_from(struct thread *thread, unsigned arena, unsigned c, enum turn turn) {
     void *object = NULL;
     bool calls_hooks = false;
     if (UNLIKELY(arena_uses_hooks(arena))) {
@@ -333,13 +344,67 @@ void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned c) {
         fetch(thread, arena_bin(arena, c), &object, 1);
     }
     if (LIKELY(object != NULL)) {
-        count_uncached(thread, arena, c);
+        count_uncached(thread, arena, c, turn);
     }
     return object;
 }
 
+void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned c) {
+    return alloc_from(thread, arena, c, OUT_OF_TURN);
+}
+
 void *cache_alloc_uncached(struct thread *thread, unsigned c) {
-    return cache_alloc_from(thread, thread != NULL ? thread->arena : arena_choose(), c);
+    return alloc_from(thread, thread != NULL ? thread->arena : arena_choose(), c, IN_TURN);
+}
+
+/* Only the caller's heap of this arena has a stash of its objects. */
+static bool can_stash(const struct thread *thread, unsigned arena, unsigned c) {
+    return thread != NULL && thread == tls.self && thread->arena == arena &&
+           stash_is_wanted(thread, c);
+}
+
+void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned c, bool in_turn) {
+    void *object = can_stash(thread, arena, c) && stash_count(thread, c) == 0
+                       ? stash_fill(thread, arena, c)
+                       : NULL;
+    if (object == NULL) {
+        fetch(thread, arena_bin(arena | ARENA_TRACKED, c), &object, 1);
+    }
+    if (object != NULL) {
+        count_uncached(thread, arena, c, in_turn ? IN_TURN : OUT_OF_TURN);
+    }
+    return object;
+}
+
+static void count_tracked_free(struct thread *thread, unsigned c) {
+    if (LIKELY(thread != NULL)) {
+        count_add(&thread->fetched[c], -(uint64_t)1);
+    } else {
+        cache_count_past_free(c);
+    }
+}
+
+/* The stash is full or closed, or of another arena.  What it holds when it is no longer wanted goes with the
+ * next of its objects. */
+static __attribute__((noinline)) void free_past_stash(struct thread *thread, unsigned arena,
+                                                      unsigned c, void *object) {
+    if (can_stash(thread, arena, c)) {
+        stash_relieve(thread, c);
+        if (stash_push(thread, c, object)) {
+            return;
+        }
+    } else if (thread != NULL && thread->arena == arena) {
+        stash_empty_class(thread, c);
+    }
+    bin_drain(c, &object, 1);
+}
+
+void cache_free_tracked(unsigned arena, unsigned c, void *object) {
+    struct thread *thread = tls.self;
+    count_tracked_free(thread, c);
+    if (UNLIKELY(thread == NULL || thread->arena != arena || !stash_push(thread, c, object))) {
+        free_past_stash(thread, arena, c, object);
+    }
 }
 
 /* A freed object goes past F. */
@@ -349,13 +414,15 @@ static void drain_one(struct thread *thread, unsigned c, void *object) {
 }
 
 /* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half the
- * room.  Returns how many there are then. */
-static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
-                                                     struct magazine **take, unsigned ntake) {
+ * room and to `most`.  Returns how many there are then. */
+static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread *thread, unsigned c,
+                                                                  struct magazine **take,
+                                                                  unsigned ntake, size_t most) {
     note_need(thread, c);
     unsigned half = (thread->room[c] + 1u) / 2;
     unsigned goal = thread->goal[c] < half ? thread->goal[c] : half;
     thread->goal[c] = (uint8_t)min_size(goal + (goal + 1) / 2, MAGAZINE_MOST);
+    goal = (unsigned)min_size(goal, most);
     if (ntake >= goal) {
         return ntake;
     }
@@ -367,6 +434,11 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
     }
     count_add(&thread->fetched[c], got);
     return ntake + got;
+}
+
+static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
+                                                     struct magazine **take, unsigned ntake) {
+    return fetch_up_to(thread, c, take, ntake, SIZE_MAX);
 }
 
 static COLD void *open_empty(struct thread *thread, struct rec *rec, unsigned c,
@@ -405,31 +477,112 @@ static COLD void look_after_shrinking(void) {
     (void)pages_tick();
 }
 
+/* F holds more than may go into A before the next sample: the objects freed last go, the others stay
+ * where they are. */
+static void *refill_in_part(struct thread *thread, struct rec *rec, unsigned c,
+                            struct closed closed, unsigned count) {
+    unsigned stay = closed.ngive - count;
+    copy_slots(closed.take->slots, closed.given + stay, count);
+    count_add(&thread->filled[c], count);
+    count_turn(&thread->turn[c]);
+    publish(&rec->take, (uintptr_t)closed.take + (count - 1) * sizeof(void *));
+    publish(&rec->give, (uintptr_t)(closed.given + stay));
+    return closed.take->slots[count - 1];
+}
+
+/* As refill, with no more than `most` objects. */
+static COLD void *refill_up_to(struct thread *thread, struct rec *rec, unsigned c,
+                               uintptr_t take_top, uint64_t most) {
+    struct closed closed = close_give(thread, rec, c);
+    closed.take = (struct magazine *)take_top;
+    if (closed.ngive > most) {
+        return refill_in_part(thread, rec, c, closed, (unsigned)most);
+    }
+    give_to_take(&closed);
+    grow_room(thread, c);
+    if (closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u) {
+        closed.ntake = fetch_up_to(thread, c, &closed.take, closed.ntake, most);
+        if (closed.ntake == 0) {
+            return open_empty(thread, rec, c, closed);
+        }
+    }
+    count_add(&thread->filled[c], closed.ntake);
+    void *object = closed.take->slots[--closed.ntake];
+    open_class(thread, rec, c, closed, NULL);
+    return object;
+}
+
+/* As refill, with no more objects than there are requests before the one that is to be sampled; NULL
+ * when that is the next.  A refill brings no more than the room: half of what that may have grown to. */
+static __attribute__((noinline)) void *refill_sampling(struct thread *thread, struct rec *rec,
+                                                       unsigned c, uintptr_t take_top) {
+    uint64_t distance = track_distance(thread, c);
+    if (LIKELY(distance >= thread->room[c])) {
+        return refill(thread, rec, c, take_top);
+    }
+    return distance != 0 ? refill_up_to(thread, rec, c, take_top, distance) : NULL;
+}
+
 static COLD void *alloc_unusually(struct thread *thread, unsigned c) {
     if (bin_heap_is_shrinking()) {
         look_after_shrinking();
     }
+    bool samples = bin_is_sampling();
     if (!has_magazines(thread, c)) {
-        return cache_alloc_uncached(thread, c);
+        bool is_due = samples && track_distance(thread, c) == 0;
+        return is_due ? NULL : cache_alloc_uncached(thread, c);
     }
     /* A handler may have filled A between the caller's look and its entering. */
     struct rec *rec = &thread->hot.rec[c];
     void *object = magazine_pop_slowly(&rec->take);
-    return object != NULL ? object : refill(thread, rec, c, rec->take);
+    if (object == NULL) {
+        object = samples ? refill_sampling(thread, rec, c, rec->take)
+                         : refill(thread, rec, c, rec->take);
+    }
+    return object;
+}
+
+static __attribute__((noinline)) void *alloc_between_samples(struct thread *thread, unsigned c) {
+    struct rec *rec = record_of(thread, c);
+    uintptr_t take = rec->take;
+    track_look_for_agents();
+    if (LIKELY(take != 0 && magazine_take_is_empty(take) && bin_is_sampling() &&
+               !bin_heap_is_shrinking())) {
+        return refill_sampling(thread, rec, c, take);
+    }
+    return alloc_unusually(thread, c);
+}
+
+/* Where sampling is all that is unusual, it should cost little: least where the next allocation is due. */
+static __attribute__((noinline)) void *alloc_sampling(struct thread *thread, unsigned c) {
+    uint64_t epoch = atomic_load_explicit(&track_epoch, memory_order_acquire);
+    if (bin_get_unusual() == BIN_SAMPLING && thread->epoch == epoch &&
+        thread->due[c] == thread->filled[c] && magazine_take_is_empty(thread->hot.rec[c].take)) {
+        return NULL;
+    }
+    return alloc_between_samples(thread, c);
 }
 
 void *cache_alloc_empty(struct thread *thread, size_t c) {
     struct rec *rec = record_of(thread, c);
     uintptr_t take = rec->take;
-    if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_heap_is_shrinking())) {
-        return alloc_unusually(thread, (unsigned)c);
+    if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_get_unusual() != 0)) {
+        return alloc_sampling(thread, (unsigned)c);
     }
     return refill(thread, rec, c, take);
 }
 
+/* Whoever comes here has asked before what is due, or does not sample: if that changed meanwhile, it is
+ * passed. */
 void *cache_alloc(struct thread *thread, unsigned c) {
     void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
-    return object != NULL ? object : cache_alloc_empty(thread, c);
+    if (object == NULL) {
+        object = cache_alloc_empty(thread, c);
+    }
+    if (UNLIKELY(object == NULL) && bin_is_sampling()) {
+        object = cache_alloc_uncached(thread, c);
+    }
+    return object;
 }
 
 /* The `ntake` objects in `take` go to others; an empty magazine for them. */
@@ -458,13 +611,27 @@ static inline void relieve(struct thread *thread, size_t c, void *object) {
 }
 
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object);
+static COLD void relieve_to_depot(struct thread *thread, unsigned c, void *object);
+
+/* As relieve; where not all of F may go into A before the next sample, both leave. */
+static __attribute__((noinline)) void free_sampling(struct thread *thread, unsigned c,
+                                                    void *object) {
+    track_look_for_agents();
+    if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_heap_is_shrinking())) {
+        free_unusually(thread, c, object);
+    } else if (LIKELY(thread->cap[c] <= track_distance(thread, c))) {
+        relieve(thread, c, object);
+    } else {
+        relieve_to_depot(thread, c, object);
+    }
+}
 
 void cache_free_full(struct thread *thread, size_t c, void *object) {
     if (object == NULL) {
         __builtin_unreachable(); /* Spares a test in open_class. */
     }
-    if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_heap_is_shrinking())) {
-        free_unusually(thread, (unsigned)c, object);
+    if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_get_unusual() != 0)) {
+        free_sampling(thread, (unsigned)c, object);
     } else {
         relieve(thread, c, object);
     }
@@ -488,6 +655,12 @@ static struct closed put_all(struct thread *thread, unsigned c) {
     closed.take = depot_put(c, closed.take, closed.ntake);
     closed.ntake = 0;
     return closed;
+}
+
+static COLD void relieve_to_depot(struct thread *thread, unsigned c, void *object) {
+    struct closed closed = put_all(thread, c);
+    grow_room(thread, c);
+    open_class(thread, record_of(thread, c), c, closed, object);
 }
 
 static void empty_class(struct thread *thread, unsigned c) {
@@ -529,6 +702,8 @@ static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *o
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object) {
     if (bin_heap_is_shrinking()) {
         free_while_shrinking(thread, c, object);
+    } else if (thread->hot.rec[c].take != 0) {
+        relieve_to_depot(thread, c, object); /* It has just ended to shrink. */
     } else if (!has_magazines(thread, c) ||
                !magazine_push_slowly(&thread->hot.rec[c].give, object)) {
         drain_one(thread, c, object);
@@ -537,12 +712,14 @@ static COLD void free_unusually(struct thread *thread, unsigned c, void *object)
 
 void cache_flush_class(struct thread *thread, unsigned c) {
     flush_class(thread, c);
+    stash_empty_class(thread, c);
 }
 
 void cache_flush(struct thread *thread) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         flush_class(thread, c);
     }
+    stash_empty(thread, 0);
 }
 
 /*

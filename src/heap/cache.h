@@ -11,7 +11,8 @@
 /* An object of the class, with word 1 as it was (the caller clears it), or NULL without memory. */
 void *cache_alloc(struct thread *thread, unsigned size_class);
 
-/* The same where the taking magazine is known to be empty. */
+/* The same where the taking magazine is known to be empty; NULL also when the allocation is to be
+ * sampled (track.h). */
 void *cache_alloc_empty(struct thread *thread, size_t size_class);
 
 /* The same past the cache; `thread` may be NULL.  May call hooks of the thread's arena. */
@@ -19,6 +20,14 @@ void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
 
 /* The same from the slabs of a given arena. */
 void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned size_class);
+
+/* The same from the arena's slabs for tracked objects, which it has.  `in_turn` as in track_is_due: the
+ * distance between samples counts it. */
+void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned size_class, bool in_turn);
+
+/* The program has freed one of those, of this arena; it has no number any more and carries the secret. */
+void cache_free_tracked(unsigned arena, unsigned size_class, void *object);
+
 /* An object goes from a bin to the program, or from the program to a bin, past every heap. */
 void cache_count_past_alloc(unsigned arena, unsigned size_class);
 void cache_count_past_free(unsigned size_class);

@@ -32,7 +32,11 @@ enum {
     UNIT_FREE = 255, /* in chunk.first */
     /* In span.arena: the memory came from the arena's extent hooks, and nothing of it is cached. */
     ARENA_HOOKED = 1 << 12,
-    ARENA_INDEX = ARENA_HOOKED - 1, /* the rest of it */
+    /* In span.arena of slabs: every object has a number for the layer above, and none is in a
+     * magazine. */
+    ARENA_TRACKED = 1 << 13,
+    ARENA_APART = ARENA_HOOKED | ARENA_TRACKED, /* not both */
+    ARENA_INDEX = ARENA_HOOKED - 1,             /* the rest of it */
 };
 
 /* One bit per unit. */
@@ -51,16 +55,24 @@ enum span_kind {
  */
 struct span {
     uintptr_t base;
-    int16_t nout;       /* slab: objects handed out, plus SLAB_APART while not in its bin's set */
-    uint16_t ncarved;   /* slab: objects whose memory was prepared; the rest never was used */
-    uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED where hooks gave the memory */
+    union {
+        struct {
+            int16_t nout;     /* slab: objects handed out, plus SLAB_APART while not in the set */
+            uint16_t ncarved; /* slab: objects whose memory was prepared; the rest never was used */
+        };
+        uint32_t id; /* large: for the layer above; 0: none (track.h) */
+    };
+    uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED or ARENA_TRACKED */
     uint8_t size_class; /* slab */
     uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
     union {
         uint64_t slow_frees;   /* slab: frees that found their granule not published */
         uint64_t moved_pieces; /* large: parts of it that came from other addresses, at most */
     };
-    size_t bytes;                     /* large: usable bytes */
+    union {
+        size_t bytes;  /* large: usable bytes */
+        uint32_t *ids; /* slab with ARENA_TRACKED: one per object, 0 where that is free */
+    };
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
     struct pairing_node node;         /* slab: in its bin, by address */
 };

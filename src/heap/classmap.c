@@ -144,12 +144,6 @@ void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {
     }
 }
 
-struct span *classmap_span(uintptr_t address) {
-    struct chunk *chunk = classmap_chunk(address);
-    if (chunk == NULL || chunk->first[chunk_unit(address)] == UNIT_FREE) {
-        return NULL;
-    }
-    unsigned first = chunk->first[chunk_unit(address)];
-    bool continues = first == 0 && chunk->continues != 0;
-    return continues ? classmap_span(chunk->continues) : &chunk->span[first];
+struct span *classmap_continued_span(const struct chunk *chunk) {
+    return classmap_span(chunk->continues);
 }

@@ -107,6 +107,12 @@ static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
                                 memory_order_acquire);
 }
 
+/* Where the descriptor of the slab at `base` must be, under the same condition: the object came through
+ * the class map or was looked up. */
+static inline struct span *classmap_span_sharing(uintptr_t base) {
+    return &classmap_chunk_sharing(base)->span[chunk_unit(base)];
+}
+
 /* The chunk an address lies in, or NULL when it is not of this heap. */
 static inline struct chunk *classmap_chunk(uintptr_t address) {
     if (classmap_leaf(address) == NULL) {
@@ -121,5 +127,15 @@ static inline struct chunk *classmap_neighbour(const struct chunk *chunk, ptrdif
     return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
 }
 
-/* The span an address lies in, or NULL when its unit is free or not of this heap. */
-struct span *classmap_span(uintptr_t address);
+/* The span an address lies in, or NULL when its unit is free or not of this heap.  The first where it began
+ * in an earlier chunk. */
+struct span *classmap_continued_span(const struct chunk *chunk);
+static inline struct span *classmap_span(uintptr_t address) {
+    struct chunk *chunk = classmap_chunk(address);
+    unsigned first = chunk != NULL ? chunk->first[chunk_unit(address)] : UNIT_FREE;
+    if (UNLIKELY(first == UNIT_FREE)) {
+        return NULL;
+    }
+    return UNLIKELY(first == 0 && chunk->continues != 0) ? classmap_continued_span(chunk)
+                                                         : &chunk->span[first];
+}

@@ -116,14 +116,16 @@ static void add_bin(struct kind_counts *small, const struct bin_counts *bin, uns
 
 static void merge_bin(struct bin_counts *sum, const struct bin_counts *one);
 
-/* An arena that has, or had, extent hooks has a second bin of each class. */
+/* A class is all bins of it. */
 static void read_bins(unsigned arena, unsigned size_class, struct bin_counts *counts) {
-    struct bin_counts hooked = {0};
-    const struct bin *bin = arena_hooked_bin(arena, size_class);
     read_bin(arena_bin(arena, size_class), counts);
-    if (bin != NULL) {
-        read_bin(bin, &hooked);
-        merge_bin(counts, &hooked);
+    for (unsigned set = ARENA_SET_USUAL + 1; set < ARENA_SETS; set++) {
+        const struct bin *bin = arena_bin_of_set(arena, set, size_class);
+        if (bin != NULL) {
+            struct bin_counts more = {0};
+            read_bin(bin, &more);
+            merge_bin(counts, &more);
+        }
     }
 }
 
@@ -274,10 +276,11 @@ static void leave_out_present(struct arena_counts *counts) {
 static void restart_arena(unsigned index) {
     struct arena *arena = arena_get(index);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        bin_restart_counts(arena_bin(index, c));
-        struct bin *hooked = arena_hooked_bin(index, c);
-        if (hooked != NULL) {
-            bin_restart_counts(hooked);
+        for (unsigned set = 0; set < ARENA_SETS; set++) {
+            struct bin *bin = arena_bin_of_set(index, set, c);
+            if (bin != NULL) {
+                bin_restart_counts(bin);
+            }
         }
         __atomic_store_n(&arena->sums.requests[c], 0, __ATOMIC_RELAXED);
     }
@@ -302,11 +305,10 @@ void counts_reset_mutexes(void) {
     lock_reset_counts(meta_lock());
     lock_reset_counts(thread_list_lock());
     for (unsigned a = 0; a < arena_limit(); a++) {
-        for (unsigned c = 1; arena_get(a) != NULL && c < CLASS_COUNT; c++) {
-            lock_reset_counts(&arena_bin(a, c)->lock);
-            struct bin *hooked = arena_hooked_bin(a, c);
-            if (hooked != NULL) {
-                lock_reset_counts(&hooked->lock);
+        for (unsigned set = 0; set < ARENA_SETS; set++) {
+            struct bin *bins = arena_bin_of_set(a, set, 0);
+            for (unsigned c = 1; bins != NULL && c < CLASS_COUNT; c++) {
+                lock_reset_counts(&bins[c].lock);
             }
         }
     }

@@ -180,7 +180,7 @@ static void sum_set(_Atomic size_t *sum, size_t value) {
 
 /* Much came and was not asked for: the program is giving memory up. */
 static COLD void close_depots(void) {
-    atomic_store_explicit(&bin_heap_shrinks, true, memory_order_relaxed);
+    bin_set_shrinking(true);
     depot_drain_all();
 }
 
@@ -223,7 +223,7 @@ static COLD void open_depots(size_t most) {
     g.patience_ms = os_now_ms();
     sum_set(&g.surplus, 0);
     sum_set(&g.demand, 0);
-    atomic_store_explicit(&bin_heap_shrinks, false, memory_order_relaxed);
+    bin_set_shrinking(false);
 }
 
 /* Objects are asked for, of a depot or of the slabs. */

@@ -22,6 +22,7 @@ _Atomic size_t heap_zero_reallocs;
 bool heap_init(void) {
     size_class_init();
     slab_init(os_facts.random);
+    track_seed(~os_facts.random);
     depot_init();
     pages_init();
     thread_init();
@@ -56,6 +57,28 @@ static void *alloc_small_uncached(unsigned size_class) {
         slab_set_word1(object, 0);
     }
     return object;
+}
+
+/* Whoever gets the number of a tracked object is the one who frees it. */
+enum heap_tracked heap_free_tracked(void *address) {
+    if (LIKELY(atomic_load_explicit(&track_epoch, memory_order_relaxed) == 0)) {
+        return HEAP_NOT_TRACKED; /* nothing was ever sampled */
+    }
+    struct span *slab = classmap_span((uintptr_t)address);
+    if (slab == NULL || slab->kind != SPAN_SLAB || !(slab->arena & ARENA_TRACKED) ||
+        tls.modes != 0) {
+        return HEAP_NOT_TRACKED;
+    }
+    const struct size_class *sc = slab_class(slab);
+    if (UNLIKELY(!size_class_is_start(sc, (uint32_t)((uintptr_t)address - slab->base)))) {
+        return HEAP_NOT_TRACKED;
+    }
+    uint32_t id = bin_claim_tracked(slab, slab->size_class, address);
+    if (UNLIKELY(id == 0)) {
+        return HEAP_TRACKED_LATE;
+    }
+    track_free_small(slab, slab->size_class, address, id);
+    return HEAP_TRACKED_FREED;
 }
 
 /* For a thread of which something is out of the ordinary (thread.h). */
@@ -216,17 +239,32 @@ static void free_small(unsigned size_class, void *address) {
 }
 
 static bool free_large(const struct heap_object *object) {
-    if (!large_free(object->span)) {
+    if (!large_claim(object->span)) {
         return false;
     }
+    track_tell_freed(object->span->id, (void *)object->base, object->size);
+    large_release(object->span);
     thread_note_free(object->size);
     return true;
 }
 
+/* Counts as an object that goes past F of its thread. */
+static bool free_tracked(const struct heap_object *object) {
+    void *address = (void *)object->base;
+    uint32_t id = bin_claim_tracked(object->span, object->size_class, address);
+    if (LIKELY(id != 0)) {
+        track_free_small(object->span, object->size_class, address, id);
+    }
+    return id != 0;
+}
+
 /* Memory from hooks: nothing of it is cached, and what is empty now may be due to go. */
-static COLD bool free_hooked(const struct heap_object *object) {
+static COLD bool free_apart(const struct heap_object *object) {
     unsigned arena = object->span->arena;
     bool done = true;
+    if (arena & ARENA_TRACKED) {
+        return free_tracked(object);
+    }
     if (object->size_class == 0) {
         done = free_large(object);
     } else {
@@ -248,8 +286,8 @@ static COLD void free_manual(const struct heap_object *object) {
 
 /* Of the heap, and not of the emergency areas. */
 static bool free_usually(const struct heap_object *object) {
-    if (UNLIKELY(object->span->arena & ARENA_HOOKED)) {
-        return free_hooked(object);
+    if (UNLIKELY(object->span->arena & ARENA_APART)) {
+        return free_apart(object);
     }
     if (object->size_class == 0) {
         return free_large(object);
@@ -270,7 +308,7 @@ static COLD bool free_in_mode(const struct heap_object *object) {
     thread_settle_modes();
     bool uncached = tls.modes & THREAD_PAST_CACHE;
     bool done = true;
-    if (uncached && object->size_class != 0 && !(object->span->arena & ARENA_HOOKED)) {
+    if (uncached && object->size_class != 0 && !(object->span->arena & ARENA_APART)) {
         free_small_uncached(object->size_class, (void *)object->base);
     } else {
         done = free_usually(object);
@@ -336,6 +374,8 @@ bool heap_resize(const struct heap_object *object, size_t size) {
         (void)hooked_settle(object->span->arena);
     }
     note_resize(object, size);
+    void *here = (void *)object->base;
+    track_tell_resized(object->span->id, here, here, object->size, object->span->bytes);
     return true;
 }
 
@@ -344,6 +384,7 @@ void *heap_move(const struct heap_object *object, size_t size) {
     if (object->size_class != 0 || object->span == NULL || object->span->arena & ARENA_HOOKED) {
         return NULL;
     }
+    uint32_t id = object->span->id;
     void *moved = large_move(object->span, size, PAGES_IN_CHUNKS);
     if (moved == NULL) {
         cache_make_way(thread_self(), 0);
@@ -351,6 +392,8 @@ void *heap_move(const struct heap_object *object, size_t size) {
     }
     if (moved != NULL) {
         note_resize(object, size);
+        const void *before = (void *)object->base;
+        track_tell_resized(id, before, moved, object->size, large_usable_bytes(size));
     }
     return moved;
 }
@@ -359,12 +402,11 @@ void *heap_move(const struct heap_object *object, size_t size) {
 static void for_each_bin(unsigned size_class, void (*visit)(struct bin *bin, void *context),
                          void *context) {
     for (unsigned a = 0; a < arena_limit(); a++) {
-        if (arena_get(a) != NULL) {
-            visit(arena_bin(a, size_class), context);
-        }
-        struct bin *hooked = arena_hooked_bin(a, size_class);
-        if (hooked != NULL) {
-            visit(hooked, context);
+        for (unsigned set = 0; set < ARENA_SETS; set++) {
+            struct bin *bin = arena_bin_of_set(a, set, size_class);
+            if (bin != NULL) {
+                visit(bin, context);
+            }
         }
     }
 }

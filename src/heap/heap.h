@@ -21,6 +21,7 @@
 #include "heap/slab.h"
 #include "heap/tcaches.h"
 #include "heap/thread.h"
+#include "heap/track.h"
 
 /* What an address that is to be freed, resized or measured turns out to be. */
 enum heap_verdict {
@@ -74,6 +75,14 @@ static inline void heap_free_cached(unsigned size_class, void *address) {
 
 /* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
 bool heap_free(const struct heap_object *object);
+
+/* Frees a tracked small object without a look.  Nothing is done where it is anything else. */
+enum heap_tracked {
+    HEAP_NOT_TRACKED,
+    HEAP_TRACKED_FREED,
+    HEAP_TRACKED_LATE, /* it was free, or never allocated */
+};
+enum heap_tracked heap_free_tracked(void *address);
 
 /* The same for an object that heap_locate found, without a lock: it is freed at a later call. */
 bool heap_free_later(const struct heap_object *object);

@@ -159,14 +159,6 @@ void large_release(struct span *span) {
     give_back(span, span->base, units_for(span->bytes));
 }
 
-bool large_free(struct span *span) {
-    if (!large_claim(span)) {
-        return false;
-    }
-    large_release(span);
-    return true;
-}
-
 /* ---------------------------------------------------------------- resizing in place */
 
 /* The whole pages that a shrinking block leaves in its last unit. */
@@ -307,6 +299,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
     }
     target->bytes = usable;
     target->arena = span->arena;
+    target->id = span->id;
     target->moved_pieces = way.moved;
     __atomic_store_n(&target->kind, SPAN_LARGE, __ATOMIC_RELEASE);
     count_resize(span->arena, way.bytes, usable);

@@ -21,11 +21,8 @@ size_t large_most_bytes(void);
 /* Usable bytes of a block of this size. */
 size_t large_usable_bytes(size_t bytes);
 
-/* Frees the block of this span; false when somebody else did so first. */
-bool large_free(struct span *span);
-
-/* The same in two steps, for a walk over spans under the page heap's lock: the first makes the block
- * nobody's, the second gives its memory back. */
+/* Frees the block of this span in two steps: the first makes it nobody's, false when somebody else did so
+ * first, the second gives its memory back.  A walk over spans does the first under the page heap's lock. */
 bool large_claim(struct span *span);
 void large_release(struct span *span);
 

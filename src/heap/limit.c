@@ -37,11 +37,15 @@ static const size_t no_limit = SIZE_MAX;
 static struct {
     _Atomic size_t soft;
     _Atomic size_t hard;
-    _Atomic bool exceeded; /* the soft one, when last noted */
+    _Atomic size_t watched; /* bytes in spans somebody waits for */
+    _Atomic bool exceeded;  /* the soft one, when last noted */
     struct lock lock;
     limit_callback *callback; /* guarded by lock, as is context */
     void *context;
-} g = {.soft = SIZE_MAX, .hard = SIZE_MAX, .lock = LOCK_OF_RANK(RANK_METADATA) /* a leaf, too */};
+} g = {.soft = SIZE_MAX,
+       .hard = SIZE_MAX,
+       .watched = SIZE_MAX,
+       .lock = LOCK_OF_RANK(RANK_METADATA) /* a leaf, too */};
 
 /* A callback that crosses the limit again is not called inside itself. */
 static __thread bool is_telling;
@@ -81,7 +85,20 @@ bool limit_allows(size_t more) {
 
 /* ---------------------------------------------------------------- the soft limit */
 
+void limit_watch_used(size_t bytes) {
+    atomic_store_explicit(&g.watched, bytes, memory_order_relaxed);
+}
+
+static void note_watched(void) {
+    size_t watched = load(&g.watched);
+    if (UNLIKELY(watched != no_limit) && pages_totals().used > watched) {
+        limit_watch_used(no_limit);
+        attention_raise(ATTENTION_PROFILE);
+    }
+}
+
 void limit_note(void) {
+    note_watched();
     size_t soft = load(&g.soft);
     bool was_exceeded = limit_soft_is_exceeded();
     size_t bound = was_exceeded ? soft - soft / 16 : soft;

@@ -36,6 +36,9 @@ bool limit_allows(size_t more);
  * limit.  Whoever attends to it gives back what can be given back and then tells the program. */
 void limit_note(void);
 
+/* Raises ATTENTION_PROFILE, once, when more than this many bytes are in spans; SIZE_MAX: nobody waits. */
+void limit_watch_used(size_t bytes);
+
 /* True from when the heap grows above the soft limit until it is clearly below: meanwhile pages that
  * become free are not kept. */
 bool limit_soft_is_exceeded(void);

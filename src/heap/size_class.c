@@ -65,7 +65,7 @@ void size_class_init(void) {
     }
 }
 
-unsigned size_class_aligned(size_t size, size_t alignment) {
+unsigned size_class_widely_aligned(size_t size, size_t alignment) {
     if (size > SMALL_MAX || alignment > SMALL_MAX / 2) {
         return 0;
     }

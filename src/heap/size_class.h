@@ -58,8 +58,15 @@ static inline unsigned size_class_of(size_t size) {
     return size <= 24576 ? 61 : 62;
 }
 
-/* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none. */
-unsigned size_class_aligned(size_t size, size_t alignment);
+/* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none.  The second is
+ * the first for more than the usual alignment. */
+unsigned size_class_widely_aligned(size_t size, size_t alignment);
+static inline unsigned size_class_aligned(size_t size, size_t alignment) {
+    if (LIKELY(alignment <= SMALLEST)) {
+        return size <= SMALL_MAX ? size_class_of(size) : 0;
+    }
+    return size_class_widely_aligned(size, alignment);
+}
 
 static inline uint32_t size_class_index(const struct size_class *sc, uint32_t offset) {
     return (uint32_t)((uint64_t)offset * sc->mult >> 32);

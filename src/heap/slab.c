@@ -40,8 +40,8 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     slab->nout = SLAB_APART;
     slab->ncarved = 0;
     slab->slow_frees = 0;
-    slab->arena = (uint16_t)arena;
-    slab->size_class = (uint8_t)size_class;
+    __atomic_store_n(&slab->arena, (uint16_t)arena, __ATOMIC_RELAXED);
+    __atomic_store_n(&slab->size_class, (uint8_t)size_class, __ATOMIC_RELAXED);
     unsigned words = (size_classes[size_class].total + 63u) / 64;
     __builtin_memset(slab->bits, 0, words * sizeof(uint64_t));
     /* Release: a walk over all spans that meets it finds its arena. */
@@ -146,6 +146,14 @@ void slab_repair(struct span *slab) {
     classmap_publish(slab->base, granules_ready(slab, slab->ncarved), slab->size_class);
 }
 
+/* What is free has no number. */
+static void verify_ids(const struct span *slab) {
+    for (unsigned i = 0; i < slab_class(slab)->total; i++) {
+        bool is_out = i < slab->ncarved && !bits_get(slab->bits, i);
+        ensure(is_out || slab->ids[i] == 0);
+    }
+}
+
 void slab_verify(const struct span *slab) {
     const struct size_class *sc = slab_class(slab);
     ensure(slab->kind == SPAN_SLAB && slab->size_class > 0 && slab->size_class < CLASS_COUNT);
@@ -155,5 +163,8 @@ void slab_verify(const struct span *slab) {
     for (unsigned g = 0; g <= sc->slab_mask >> LG_UNIT && !classmap_is_windowed(); g++) {
         unsigned byte = classmap_get(slab->base + (uintptr_t)g * UNIT_BYTES);
         ensure(byte == (g < granules_ready(slab, slab->ncarved) ? slab->size_class * 4u : 0));
+    }
+    if (slab->arena & ARENA_TRACKED) {
+        verify_ids(slab);
     }
 }

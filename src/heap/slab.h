@@ -26,7 +26,7 @@ static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
-/* Makes a slab of a span fresh from the page heap. */
+/* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */
 void slab_create(struct span *slab, unsigned size_class, unsigned arena);
 
 /* Withdraws the slab from the class map; its units may then be given back. */
@@ -88,4 +88,18 @@ static inline uint64_t slab_word1(const void *object) {
 
 static inline void slab_set_word1(void *object, uint64_t value) {
     ((uint64_t *)object)[1] = value;
+}
+
+/* The number of an object in a slab for tracked ones. */
+static inline uint32_t *slab_id_place(const struct span *slab, const void *object) {
+    uint32_t offset = (uint32_t)((uintptr_t)object - slab->base);
+    return &slab->ids[size_class_index(slab_class(slab), offset)];
+}
+
+static inline uint32_t slab_id(const struct span *slab, const void *object) {
+    return __atomic_load_n(slab_id_place(slab, object), __ATOMIC_RELAXED);
+}
+
+static inline void slab_set_id(const struct span *slab, const void *object, uint32_t id) {
+    __atomic_store_n(slab_id_place(slab, object), id, __ATOMIC_RELAXED);
 }

@@ -35,6 +35,8 @@
 #include "heap/classmap.h"
 #include "heap/meta.h"
 #include "heap/slab.h"
+#include "heap/stash.h"
+#include "heap/track.h"
 
 enum { CALLS_BEFORE_HEAP = 16 };
 
@@ -215,6 +217,14 @@ static void limit_by_options(struct thread *thread) {
     }
 }
 
+/* Until its owner, if it has one, draws. */
+static void never_sample(struct thread *thread) {
+    thread->epoch = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        thread->due[c] = thread->filled[c] + TRACK_NEVER;
+    }
+}
+
 static void prepare_heap(struct thread *thread, unsigned arena) {
     limit_by_options(thread);
     thread->apart = false;
@@ -224,6 +234,7 @@ static void prepare_heap(struct thread *thread, unsigned arena) {
     __builtin_memset(thread->seen, 0, sizeof(thread->seen));
     __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     thread->spare_bytes = opt.thread_cache_bytes;
+    never_sample(thread);
 }
 
 static struct thread *new_heap(unsigned arena) {
@@ -374,6 +385,7 @@ bool thread_recover_some(void) {
     if (orphan != NULL && c < CLASS_COUNT) {
         cache_recover_class(orphan, c);
     } else if (orphan != NULL) {
+        stash_empty(orphan, 0);
         thread_settle_counts(orphan);
         retire_heap(orphan);
     }
@@ -489,7 +501,7 @@ size_t thread_count_cached(unsigned size_class) {
     size_t sum = 0;
     for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
         struct look look = look_at(thread, size_class);
-        sum += look.in_take + look.in_give;
+        sum += look.in_take + look.in_give + stash_count(thread, size_class);
     }
     return sum;
 }
@@ -499,7 +511,7 @@ static void add_heap(const struct thread *thread, struct thread_sums *sums) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         struct look look = look_at(thread, c);
         sums->requests[c] += look.filled - look.in_take;
-        sums->cached[c] += look.in_take + look.in_give;
+        sums->cached[c] += look.in_take + look.in_give + stash_count(thread, c);
     }
 }
 
@@ -514,8 +526,10 @@ struct thread_sums thread_read_arena(unsigned arena) {
     return sums;
 }
 
-/* The sums become those of a heap that has served nobody yet and holds what it holds. */
+/* The sums become those of a heap that has served nobody yet and holds what it holds.  What is due is
+ * drawn anew: it was a number of objects. */
 void thread_settle_counts(struct thread *thread) {
+    thread->epoch = 0;
     if (thread == tls.self) {
         add_traffic(thread);
     }

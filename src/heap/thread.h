@@ -31,6 +31,7 @@
 #include "heap/size_class.h"
 
 struct lock;
+struct stash;
 
 /* One class as the fast paths see it. */
 struct rec {
@@ -73,6 +74,11 @@ struct thread {
     uint64_t filled[CLASS_COUNT];
     /* Objects that came from depots and bins, less those that went there. */
     uint64_t fetched[CLASS_COUNT];
+    /* Sampling: what filled - |A| is when the next allocation is to be sampled, and the rate's epoch in
+     * which that was drawn, 0 for none (track.c). */
+    uint64_t due[CLASS_COUNT];
+    uint64_t epoch;
+    struct stash *stash; /* free tracked objects; NULL until every object is tracked (stash.h) */
     uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
     struct thread_exact exact;
     uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
