@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dump.c - walks the records, chooses a writer, and says where its bytes go.
+ *
+ *      prof.h --> extract --+
+ *                           +--> writer of a format --> out --> descriptor, file or memory
+ *      /proc  --> maps -----+
+ *
+ * Everything lies in memory of its own from the kernel for the time of the dump.  The profiler is asked
+ * for one context or stack at a time; nothing is held while the bytes are written.
+ */
+#include "prof/dump.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "prof/dump_file.h"
+#include "prof/dump_writers.h"
+#include "prof/tell.h"
+
+/* ---------------------------------------------------------------- writing */
+
+/* Who writes, and what it is told: 0 or -errno, besides the errors that the out meets. */
+struct job {
+    int (*write)(struct out *out, const void *what);
+    const void *what;
+};
+
+/* A job of write_profile. */
+struct profile {
+    enum dump_format format;
+    enum dump_what what;
+};
+
+static int write_profile(struct out *out, const void *what) {
+    const struct profile *profile = what;
+    struct extract extract;
+    struct maps maps;
+    int error = extract_read(&extract, profile->what);
+    if (error != 0) {
+        return error;
+    }
+    maps_read(&maps);
+    if (profile->format == DUMP_JEMALLOC) {
+        dump_write_jemalloc(out, &extract, &maps);
+    } else if (profile->format == DUMP_GPERFTOOLS) {
+        dump_write_gperftools(out, &extract, &maps);
+    } else {
+        error = dump_write_proto(out, &extract, &maps);
+    }
+    maps_release(&maps);
+    extract_release(&extract);
+    return error;
+}
+
+static int write_log(struct out *out, const void *what) {
+    return dump_write_log(out, what);
+}
+
+/* What does not go on a thread's stack, which may be small. */
+struct space {
+    struct out out;
+    struct dump_file file;
+    char path[FILE_NAME_BYTES];
+};
+
+static struct space *space_map(void) {
+    return os_map(align_up(sizeof(struct space), os_facts.page_bytes));
+}
+
+static void space_unmap(struct space *space) {
+    os_unmap(space, align_up(sizeof(struct space), os_facts.page_bytes));
+}
+
+static int run(struct job job, struct out *out, int (*take)(void *, const char *, size_t),
+               void *target) {
+    out_begin(out, take, target);
+    int error = job.write(out, job.what);
+    int written = out_end(out);
+    return written != 0 ? written : error;
+}
+
+int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
+    struct profile profile = {format, what};
+    struct space *space = space_map();
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    int error = run((struct job){write_profile, &profile}, &space->out, out_to_descriptor, &fd);
+    space_unmap(space);
+    return error;
+}
+
+/* ---------------------------------------------------------------- to files */
+
+static int run_to_file(struct job job, struct space *space, const char *path) {
+    int error = file_begin(&space->file, path);
+    if (error != 0) {
+        return error;
+    }
+    error = run(job, &space->out, out_to_descriptor, &space->file.fd);
+    error = file_end(&space->file, path, error);
+    if (error == 0) {
+        tell_dumped(path);
+    }
+    return error;
+}
+
+static bool ends_with(const char *path, const char *ending) {
+    size_t length = strlen(path), tail = strlen(ending);
+    return length > tail && strcmp(path + length - tail, ending) == 0;
+}
+
+enum dump_format dump_format_by_name(const char *path, enum dump_format otherwise) {
+    static const struct {
+        char ending[8];
+        enum dump_format format;
+    } endings[] = {{".heap", DUMP_JEMALLOC},    {".pb", DUMP_PROTO},
+                   {".pb.gz", DUMP_PROTO},      {".tally", DUMP_PROTO},
+                   {".gperf", DUMP_GPERFTOOLS}, {".hprof", DUMP_GPERFTOOLS}};
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        if (ends_with(path, endings[i].ending)) {
+            return endings[i].format;
+        }
+    }
+    return otherwise;
+}
+
+int dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
+    struct profile profile = {format, what};
+    struct space *space = space_map();
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    int error = run_to_file((struct job){write_profile, &profile}, space, path);
+    space_unmap(space);
+    return error;
+}
+
+bool dump_set_prefix(const char *prefix) {
+    return file_set_prefix(prefix);
+}
+
+const char *dump_explain(int error) {
+    switch (-error) {
+    case ENOSPC:
+    case EDQUOT:
+        return "the disk is full";
+    case EFBIG:
+        return "the file would be larger than allowed";
+    case EACCES:
+    case EPERM:
+        return "permission denied";
+    case EROFS:
+        return "the file system is read-only";
+    case ENOENT:
+    case ENOTDIR:
+        return "there is no such directory";
+    case EEXIST:
+        return "there is a file of this name";
+    case EMFILE:
+    case ENFILE:
+        return "too many open files";
+    case ENOMEM:
+        return "no memory";
+    case ENAMETOOLONG:
+        return "the name is too long";
+    default:
+        return "error";
+    }
+}
+
+void dump_warn(const char *path, int error) {
+    log_warning("cannot write the heap profile %s: %s (%d)", path, dump_explain(error), -error);
+}
+
+static int dump_to_next_name(struct space *space, char kind) {
+    struct profile profile = {(enum dump_format)opt.prof_format, DUMP_NOW};
+    if (!file_name_dump(space->path, kind)) {
+        return -EINVAL;
+    }
+    int error = run_to_file((struct job){write_profile, &profile}, space, space->path);
+    if (error != 0 && kind != 'm') {
+        dump_warn(space->path, error);
+    }
+    return error;
+}
+
+int dump_automatically(char kind) {
+    struct space *space = space_map();
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    int error = dump_to_next_name(space, kind);
+    space_unmap(space);
+    return error;
+}
+
+static int log_to_file(struct space *space, const char *path, const struct dump_log *log) {
+    if (path == NULL && !file_name_log(space->path)) {
+        return -EINVAL;
+    }
+    return run_to_file((struct job){write_log, log}, space, path != NULL ? path : space->path);
+}
+
+int dump_log(const char *path, const struct dump_log *log) {
+    struct space *space = space_map();
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    int error = log_to_file(space, path, log);
+    space_unmap(space);
+    return error;
+}
+
+/* ---------------------------------------------------------------- to memory */
+
+/* In front of the text, so that the whole can be given back: how long the whole is. */
+enum { FRONT_BYTES = 64 };
+
+static char *run_to_memory(struct job job, size_t *length) {
+    struct pile pile = {0};
+    struct space *space = space_map();
+    if (space == NULL) {
+        return NULL;
+    }
+    int error = -ENOMEM;
+    if (pile_grow(&pile, FRONT_BYTES)) {
+        pile.length = FRONT_BYTES;
+        error = run(job, &space->out, out_to_pile, &pile);
+    }
+    space_unmap(space);
+    if (error != 0 || !pile_grow(&pile, 1)) {
+        pile_release(&pile);
+        return NULL;
+    }
+    pile.bytes[pile.length] = '\0';
+    memcpy(pile.bytes, &pile, sizeof(pile));
+    *length = pile.length - FRONT_BYTES;
+    return pile.bytes + FRONT_BYTES;
+}
+
+char *dump_to_memory(enum dump_format format, enum dump_what what, size_t *length) {
+    struct profile profile = {format, what};
+    return run_to_memory((struct job){write_profile, &profile}, length);
+}
+
+void dump_release(char *text, size_t length) {
+    struct pile pile;
+    memcpy(&pile, text - FRONT_BYTES, sizeof(pile));
+    assert(pile.length == length + FRONT_BYTES);
+    (void)length;
+    pile_release(&pile);
+}
+
+/* A job of write_recent. */
+struct recent {
+    struct dump_events events;
+    int64_t most;
+};
+
+static int write_recent(struct out *out, const void *what) {
+    const struct recent *recent = what;
+    dump_write_recent(out, recent->events, recent->most);
+    return 0;
+}
+
+char *dump_recent(struct dump_events events, int64_t most, size_t *length) {
+    struct recent recent = {events, most};
+    return run_to_memory((struct job){write_recent, &recent}, length);
+}
+
+/* ---------------------------------------------------------------- leaks */
+
+static const char *plural(uint64_t number) {
+    return number == 1 ? "" : "s";
+}
+
+/* Stacks of which something lives. */
+static uint64_t count_live_stacks(const struct extract *extract) {
+    uint64_t stacks = 0;
+    for (uint32_t place = 0; place < extract->count;) {
+        struct prof_sum live, accumulated;
+        place = extract_stack(extract, place, &live, &accumulated);
+        stacks += live.objects > 0;
+    }
+    return stacks;
+}
+
+bool dump_report_leaks(void) {
+    struct extract extract;
+    if (extract_read(&extract, DUMP_NOW) != 0) {
+        log_warning("no memory for the summary of leaks");
+        return false;
+    }
+    uint64_t bytes = extract_round(extract.live.all_bytes);
+    uint64_t objects = extract_round(extract.live.all_objects);
+    uint64_t contexts = count_live_stacks(&extract);
+    extract_release(&extract);
+    if (contexts == 0) {
+        return false;
+    }
+    log_line("Leak approximation summary: ~%lu byte%s, ~%lu object%s, >= %lu context%s", bytes,
+             plural(bytes), objects, plural(objects), contexts, plural(contexts));
+    log_line("Run jeprof on dump output for leak detail");
+    if (opt.prof_leak_error) {
+        log_line("Exiting with error code because memory leaks were detected");
+    }
+    return opt.prof_leak_error != 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dump_file.c - files that are complete or not there, under names that nobody has.
+ *
+ * A profile is written under a temporary name in the directory where it shall be, created exclusively
+ * and for the owner alone, and gets its name at the end, if that is still free: a link that somebody
+ * has put there is neither followed nor replaced, a full disk leaves nothing behind, and a program that
+ * is killed half-way leaves no file that looks complete.
+ *
+ * Threads     The prefix has a lock, held for the time of a copy; counters are atomic.
+ */
+#include "prof/dump_file.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/fmt.h"
+#include "base/lock.h"
+#include "base/opt.h"
+#include "base/os.h"
+
+static struct {
+    struct lock lock;
+    bool is_set;                  /* guarded by lock: there is a prefix other than the option's */
+    _Atomic uint32_t sequence;    /* of all dumps */
+    _Atomic uint32_t of_kind[26]; /* of those of one kind, by letter */
+    _Atomic uint32_t logs;
+    _Atomic uint32_t temporaries;
+} g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
+
+/* Guarded by the lock; apart from g, whose initial values would make it a part of the file. */
+static char set_prefix[FILE_PREFIX_BYTES];
+
+/* ---------------------------------------------------------------- creation */
+
+/* A name in the directory of `path`, whatever the length of the last part of that is. */
+static bool make_temporary(char *name, const char *path) {
+    size_t directory = strlen(path);
+    while (directory > 0 && path[directory - 1] != '/') {
+        directory--;
+    }
+    if (directory > FILE_PREFIX_BYTES) {
+        return false;
+    }
+    memcpy(name, path, directory);
+    fmt_text(name + directory, FILE_NAME_BYTES - directory, ".tally-%u-%u.part", os_process_id(),
+             atomic_fetch_add_explicit(&g.temporaries, 1, memory_order_relaxed));
+    return true;
+}
+
+int file_begin(struct dump_file *file, const char *path) {
+    enum { TRIES = 100 }; /* What a killed process of our pid has left is passed over. */
+    if (path[0] == '\0') {
+        return -ENOENT;
+    }
+    if (os_exists(path)) {
+        return -EEXIST; /* We would learn it at the end, too. */
+    }
+    file->fd = -EEXIST;
+    for (int i = 0; i < TRIES && file->fd == -EEXIST; i++) {
+        if (!make_temporary(file->temporary, path)) {
+            return -ENAMETOOLONG;
+        }
+        file->fd = os_create(file->temporary);
+    }
+    return file->fd < 0 ? file->fd : 0;
+}
+
+int file_end(struct dump_file *file, const char *path, int error) {
+    int closed = os_close(file->fd); /* Some file systems find out here that there is no room. */
+    error = error != 0 ? error : closed;
+    if (error == 0) {
+        error = os_rename(file->temporary, path);
+    }
+    if (error != 0) {
+        os_remove(file->temporary);
+    }
+    return error;
+}
+
+/* ---------------------------------------------------------------- prefix */
+
+/* The holder may have vanished in a fork in the middle of a copy. */
+static void enter(void) {
+    if (lock_acquire(&g.lock) == LOCK_ABANDONED) {
+        g.is_set = false;
+    }
+}
+
+bool file_set_prefix(const char *prefix) {
+    size_t length = strlen(prefix);
+    if (length >= FILE_PREFIX_BYTES) {
+        return false;
+    }
+    enter();
+    memcpy(set_prefix, prefix, length + 1);
+    g.is_set = true;
+    lock_release(&g.lock);
+    return true;
+}
+
+/* Its length. */
+static size_t copy_prefix(char *to) {
+    enter();
+    const char *prefix = g.is_set ? set_prefix : opt.prof_prefix;
+    size_t length = strlen(prefix);
+    memcpy(to, prefix, length + 1);
+    lock_release(&g.lock);
+    return length;
+}
+
+/* ---------------------------------------------------------------- names */
+
+/* The number of the pid namespace out of "pid:[4026531836]", or nothing. */
+static size_t put_namespace(char *path, size_t capacity) {
+    char text[64];
+    int length = os_read_link("/proc/self/ns/pid", text, sizeof(text));
+    size_t at = fmt_text(path, capacity, ".");
+    for (int i = 0; i < length; i++) {
+        if (text[i] >= '0' && text[i] <= '9' && at + 1 < capacity) {
+            path[at++] = text[i];
+        }
+    }
+    path[at] = '\0';
+    return at;
+}
+
+/* 20260131T235959Z: the day is counted from the first of March of year 0, so that a leap day ends its
+ * year; five months have 153 days. */
+static size_t put_time(char *path, size_t capacity) {
+    uint64_t seconds = os_wall_ns() / 1000000000;
+    uint64_t days = seconds / 86400 + 719468;
+    uint64_t era = days / 146097, of_era = days % 146097;
+    uint64_t years = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    uint64_t of_year = of_era - (365 * years + years / 4 - years / 100);
+    uint64_t from_march = (5 * of_year + 2) / 153;
+    unsigned day = (unsigned)(of_year - (153 * from_march + 2) / 5 + 1);
+    unsigned month = (unsigned)(from_march < 10 ? from_march + 3 : from_march - 9);
+    unsigned year = (unsigned)(era * 400 + years + (month <= 2));
+    unsigned of_day = (unsigned)(seconds % 86400);
+    return fmt_text(path, capacity, ".%04u%02u%02uT%02u%02u%02uZ", year, month, day, of_day / 3600,
+                    of_day / 60 % 60, of_day % 60);
+}
+
+/* <prefix>[.<namespace>].<pid>; its length, 0 when the prefix is empty. */
+static size_t put_process(char *path) {
+    size_t length = copy_prefix(path);
+    if (length == 0) {
+        return 0;
+    }
+    if (opt.prof_pid_namespace) {
+        length += put_namespace(path + length, FILE_NAME_BYTES - length);
+    }
+    return length + fmt_text(path + length, FILE_NAME_BYTES - length, ".%u", os_process_id());
+}
+
+enum { TAKEN_MOST = 100000 };
+
+static uint32_t count(_Atomic uint32_t *counter) {
+    return atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static const char *ending(void) {
+    static const char *const endings[] = {".heap", ".pb.gz", ".hprof"};
+    return endings[opt.prof_format];
+}
+
+bool file_name_dump(char *path, char kind) {
+    size_t start = put_process(path);
+    if (start == 0) {
+        return false;
+    }
+    char number[16] = "";
+    if (kind != 'f') {
+        fmt_text(number, sizeof(number), "%u", count(&g.of_kind[kind - 'a']));
+    }
+    for (int i = 0; i < TAKEN_MOST; i++) {
+        size_t length = start + fmt_text(path + start, FILE_NAME_BYTES - start, ".%u.%c%s",
+                                         count(&g.sequence), kind, number);
+        if (opt.prof_time_in_name) {
+            length += put_time(path + length, FILE_NAME_BYTES - length);
+        }
+        fmt_text(path + length, FILE_NAME_BYTES - length, "%s", ending());
+        if (!os_exists(path)) {
+            break;
+        }
+    }
+    return true;
+}
+
+bool file_name_log(char *path) {
+    size_t start = put_process(path);
+    for (int i = 0; start > 0 && i < TAKEN_MOST; i++) {
+        fmt_text(path + start, FILE_NAME_BYTES - start, ".%u.json", count(&g.logs));
+        if (!os_exists(path)) {
+            break;
+        }
+    }
+    return start > 0;
+}

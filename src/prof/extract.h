@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * extract.h - everything the profiler has counted, copied and in order, for the writers of formats.
+ *
+ *      row      stack a   thread 0     live, accumulated     a run of rows is a stack
+ *               stack a   thread 3
+ *               stack b   thread 0
+ *
+ * Rows are in the order of the addresses of their stacks, innermost first, then by thread.  The
+ * profiler goes on while it is read, so each row is true by itself and the sums are those of the rows.
+ *
+ * Threads     One extract, one thread.
+ */
+#pragma once
+
+#include "prof/dump.h"
+#include "prof/pile.h"
+#include "prof/prof.h"
+
+struct extract_row {
+    uint32_t stack, thread;
+    uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */
+    size_t first;   /* where its addresses begin */
+    struct prof_sum live, accumulated;
+};
+
+struct extract_thread {
+    char name[16];
+    bool has_ended;
+    struct prof_sum live, accumulated;
+};
+
+/* All zeros is an empty extract. */
+struct extract {
+    enum dump_what what; /* whether `live` is what lives now or what lived at the peak */
+    uint32_t count;      /* of rows */
+    uint32_t stacks;     /* of runs of rows */
+    uint32_t threads;
+    uint64_t rate, drops;
+    struct prof_sum live, accumulated; /* of all rows */
+    struct pile rows, order, addresses, by_thread;
+};
+
+/* 0 or -ENOMEM, with nothing to release. */
+int extract_read(struct extract *extract, enum dump_what what);
+void extract_release(struct extract *extract);
+
+/* By place in the order. */
+const struct extract_row *extract_row(const struct extract *extract, uint32_t place);
+const struct extract_thread *extract_thread(const struct extract *extract, uint32_t thread);
+
+/* The address of a frame as it was found on the stack: where the call returns to. */
+uintptr_t extract_address(const struct extract *extract, const struct extract_row *row,
+                          uint32_t frame);
+
+/* The end of the run of rows that begins at this place, and their sums. */
+uint32_t extract_stack(const struct extract *extract, uint32_t place, struct prof_sum *live,
+                       struct prof_sum *accumulated);
+
+/* The nearest whole number, for what is written out. */
+uint64_t extract_round(double value);

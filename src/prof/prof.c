@@ -1,0 +1,645 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * prof.c - the heap profiler: from a sampled allocation to its record, and back at the free.
+ *
+ *      heap/track.c   decides that an allocation is sampled, and keeps a number with the object
+ *      unwind.c       who called
+ *      trie.c         the stack as a number
+ *      record.c       the record of that number, and the sums
+ *
+ * A thread that is sampled has a sampler: what it needs to walk its stack, a few record numbers, and
+ * its number in profiles; and what it found last, in the stack and in the tree of stacks.  All of an event
+ * but the sums happens without a lock.
+ *
+ * Threads     Functions of the program (hooks) and libc (arming) are called outside, with no lock held;
+ *             `busy` keeps them from being sampled.
+ * Read next   record.h.
+ */
+#include "prof/prof.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "prof/journal.h"
+#include "prof/mapping.h"
+#include "prof/owner.h"
+#include "prof/recent.h"
+#include "prof/record.h"
+#include "prof/table.h"
+#include "prof/trie.h"
+#include "prof/unwind.h"
+#include "prof/usdt.h"
+
+_Static_assert((unsigned)PROF_DEPTH_MOST == (unsigned)UNWIND_MOST, "stacks are read whole");
+
+/* A step in the tree of stacks that was made before. */
+struct memo {
+    uintptr_t address;
+    uint32_t parent, node; /* node 0: none */
+};
+enum { MEMOS_LG = 8 };
+
+/* What a sampled thread keeps; it is handed on when the thread ends. */
+struct sampler {
+    struct sampler *next; /* unused ones */
+    uint32_t owner;
+    struct record_stash stash;
+    struct unwind_thread unwind;
+    struct trie_path path;
+    struct memo memo[1 << MEMOS_LG];
+    uintptr_t addresses[UNWIND_ROOM];
+};
+
+enum choice { CHOICE_NOT_MADE, CHOICE_YES, CHOICE_NO };
+
+static __thread struct {
+    struct sampler *sampler; /* NULL: not yet, or no more */
+    uint8_t is_over;         /* the thread ends */
+    uint8_t choice;          /* enum choice: is this thread sampled? */
+    uint8_t busy;            /* a function of the program or of libc runs on our behalf */
+} self;
+
+static struct {
+    struct trie stacks;
+    struct sampler *unused; /* guarded by the ledger's lock */
+    _Atomic bool was_armed, is_active, thread_active_init;
+    _Atomic bool has_agents; /* somebody listens to our probes, and may */
+    _Atomic uint32_t lg_sample;
+} g = {.stacks = TRIE_EMPTY};
+
+/* ---------------------------------------------------------------- switching */
+
+static void event_freed(uint32_t id, const void *object, size_t usable);
+static void event_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
+                          size_t usable);
+
+static uint64_t wanted_rate(void) {
+    bool is_sampling = g.is_active && !opt.prof_mmap_only;
+    return is_sampling || g.has_agents ? UINT64_C(1) << g.lg_sample : 0;
+}
+
+/* Who sets it at the same time as others looks whether it was the last. */
+static void set_rate(void) {
+    uint64_t rate;
+    do {
+        rate = wanted_rate();
+        track_set_rate(rate);
+    } while (wanted_rate() != rate);
+}
+
+void prof_follow_agents(void) {
+    g.has_agents = track_follow_agents() && opt.usdt;
+    if (track_rate() != wanted_rate()) {
+        set_rate();
+    }
+}
+
+/* A program that never comes here touches nothing that is only there for stacks. */
+static void arm(void) {
+    if (!g.was_armed) {
+        unwind_init();
+        g.was_armed = true;
+    }
+}
+
+void prof_init(void) {
+    track_events.freed = event_freed;
+    track_events.resized = event_resized;
+    mapping_init();
+    g.thread_active_init = opt.prof_thread_active_init != 0;
+    g.lg_sample = (uint32_t)opt.lg_prof_sample;
+    record_reset(UINT64_C(1) << g.lg_sample);
+    prof_recent_set_max((ssize_t)opt.prof_recent_alloc_max);
+    if (opt.prof) {
+        arm();
+        g.is_active = opt.prof_active != 0;
+        set_rate();
+    }
+}
+
+/* Before and after a function of the program or of libc; what it allocates is not sampled. */
+static struct thread_outside go_outside(void) {
+    self.busy++;
+    return thread_go_outside();
+}
+
+static void come_back(struct thread_outside before) {
+    thread_come_back(before);
+    self.busy--;
+}
+
+static void prepare_outside(void) {
+    struct thread_outside before = go_outside();
+    unwind_prepare();
+    come_back(before);
+}
+
+void prof_settle(void) {
+    if (g.was_armed) {
+        prepare_outside();
+    }
+}
+
+bool prof_was_armed(void) {
+    return g.was_armed;
+}
+
+bool prof_is_active(void) {
+    return g.is_active;
+}
+
+void prof_set_active(bool active) {
+    if (active) {
+        prepare_outside();
+        arm();
+    }
+    g.is_active = active;
+    set_rate();
+}
+
+unsigned prof_lg_sample(void) {
+    return g.lg_sample;
+}
+
+void prof_reset(unsigned lg_sample) {
+    uint32_t lg;
+    g.lg_sample = (uint32_t)min_size(lg_sample, 63);
+    do { /* Weights must be those of the rate that others may have set last. */
+        lg = g.lg_sample;
+        record_reset(UINT64_C(1) << lg);
+    } while (g.lg_sample != lg);
+    set_rate();
+}
+
+/* ---------------------------------------------------------------- threads */
+
+static struct sampler *take_sampler(void) {
+    record_lock();
+    struct sampler *sampler = g.unused;
+    uint32_t owner = owner_add();
+    if (sampler != NULL && owner != OWNER_NONE) {
+        g.unused = sampler->next;
+    }
+    record_unlock();
+    if (owner == OWNER_NONE) {
+        return NULL;
+    }
+    if (sampler == NULL) {
+        sampler = meta_alloc(sizeof(*sampler), CACHE_LINE);
+    }
+    if (sampler == NULL) {
+        record_owner_ended(owner);
+        return NULL;
+    }
+    sampler->owner = owner;
+    unwind_begin(&sampler->unwind);
+    return sampler;
+}
+
+/* The caller's sampler, made on first use; NULL without memory, and for a thread that ends. */
+static inline struct sampler *get_sampler(void) {
+    if (UNLIKELY(self.sampler == NULL) && !self.is_over) {
+        self.sampler = take_sampler();
+    }
+    return self.sampler;
+}
+
+void prof_thread_ends(void) {
+    struct sampler *sampler = self.sampler;
+    self.is_over = true;
+    self.sampler = NULL;
+    if (sampler == NULL) {
+        return;
+    }
+    record_empty_stash(&sampler->stash);
+    record_owner_ended(sampler->owner);
+    record_lock();
+    sampler->next = g.unused;
+    g.unused = sampler;
+    record_unlock();
+}
+
+bool prof_thread_active_init(void) {
+    return g.thread_active_init;
+}
+
+void prof_set_thread_active_init(bool active) {
+    g.thread_active_init = active;
+}
+
+bool prof_thread_is_active(void) {
+    if (UNLIKELY(self.choice == CHOICE_NOT_MADE)) {
+        self.choice = g.thread_active_init ? CHOICE_YES : CHOICE_NO;
+    }
+    return self.choice == CHOICE_YES;
+}
+
+bool prof_thread_set_active(bool active) {
+    self.choice = active ? CHOICE_YES : CHOICE_NO;
+    return true;
+}
+
+static void name_owner(uint32_t owner, const char *name) {
+    record_lock();
+    char *kept = owner_at(owner)->name;
+    size_t i = 0;
+    for (; i < sizeof(owner_at(owner)->name) - 1 && name[i] != '\0'; i++) {
+        kept[i] = name[i];
+    }
+    kept[i] = '\0';
+    record_unlock();
+}
+
+bool prof_thread_set_name(const char *name) {
+    struct sampler *sampler = get_sampler();
+    if (sampler == NULL) {
+        return false;
+    }
+    name_owner(sampler->owner, name);
+    return true;
+}
+
+void prof_thread_get_name(char name[16]) {
+    name[0] = '\0';
+    bool has_ended;
+    if (opt.prof_sys_thread_name) {
+        os_thread_name(name);
+    } else if (self.sampler != NULL) {
+        prof_read_thread(self.sampler->owner, name, &has_ended);
+    }
+}
+
+/* Programs name their threads whenever they like. */
+static void follow_kernel_name(struct sampler *sampler) {
+    if (UNLIKELY(opt.prof_sys_thread_name)) {
+        char name[16];
+        os_thread_name(name);
+        name_owner(sampler->owner, name);
+    }
+}
+
+void prof_forked(void) {
+    unwind_forked();
+    record_forked(self.sampler != NULL ? self.sampler->owner : OWNER_NONE);
+}
+
+/* ---------------------------------------------------------------- stacks */
+
+static void *get_hook(void *_Atomic *word) {
+    return atomic_load_explicit(word, memory_order_relaxed);
+}
+
+static unsigned ask_hook(tell_backtrace *hook, uintptr_t *addresses, unsigned most) {
+    unsigned count = 0;
+    struct thread_outside before = go_outside();
+    hook((void **)addresses, &count, most);
+    come_back(before);
+    return (unsigned)min_size(count, most);
+}
+
+/* As trie_step, which is asked where the memo does not know. */
+static inline uint32_t step(struct memo *memo, uint32_t parent, uintptr_t address) {
+    uint64_t mixed = (address + ((uint64_t)parent << 40)) * UINT64_C(0x9e3779b97f4a7c15);
+    struct memo *known = &memo[(mixed ^ mixed << 24) >> (64 - MEMOS_LG)];
+    if (UNLIKELY(known->address != address || known->parent != parent || known->node == 0)) {
+        *known = (struct memo){address, parent, trie_step(&g.stacks, parent, address)};
+    }
+    return known->node;
+}
+
+/* The number of a stack whose outer `same` levels may have been numbered before: each level's note is the number of
+ * the stack that ends with it.  0 without memory. */
+static inline uint32_t number_levels(struct memo *memo, struct unwind_level *levels, unsigned count,
+                                     unsigned same) {
+    unsigned known = (unsigned)min_size(count, same);
+    while (known > 0 && levels[known - 1].note == 0) {
+        known--;
+    }
+    uint32_t node = known > 0 ? levels[known - 1].note : 0;
+    for (unsigned i = known; i < count; i++) {
+        node = step(memo, node, unwind_address(&levels[i]));
+        if (UNLIKELY(node == 0)) {
+            return 0;
+        }
+        levels[i].note = node;
+    }
+    return node;
+}
+
+/* The stack of the function with this frame; 0 without memory. */
+static inline __attribute__((always_inline)) uint32_t find_stack(struct sampler *sampler,
+                                                                 void *frame) {
+    unsigned most = (unsigned)min_size(opt.prof_bt_max, UNWIND_MOST);
+    tell_backtrace *hook = get_hook(&tell_hooks.backtrace);
+    struct unwind_stack stack = {0};
+    if (UNLIKELY(hook != NULL)) {
+        stack.count = ask_hook(hook, sampler->addresses, most);
+    } else {
+        stack = unwind_again(&sampler->unwind, frame, sampler->addresses, most);
+    }
+    return LIKELY(stack.levels != NULL)
+               ? number_levels(sampler->memo, stack.levels, stack.count, stack.same)
+               : trie_insert(&g.stacks, &sampler->path, sampler->addresses, stack.count);
+}
+
+unsigned prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most) {
+    return trie_read(&g.stacks, stack, addresses, most);
+}
+
+/* ---------------------------------------------------------------- events */
+
+static bool is_wanted(void) {
+    return g.is_active && !self.busy && !self.is_over && prof_thread_is_active();
+}
+
+/* Agents walk the stack themselves. */
+static uint32_t id_without_record(void) {
+    return g.has_agents && !self.busy ? PROF_UNRECORDED : 0;
+}
+
+/* At samples one by one. */
+static bool somebody_looks(void) {
+    return journal_is_on() || recent_max() != 0;
+}
+
+/* Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
+static uint64_t time_of_birth(void) {
+    return UNLIKELY(somebody_looks()) ? os_now_ns() : os_now_ms() * 1000000;
+}
+
+/* A record of whoever called the function with this frame; 0 without memory. */
+static inline uint32_t make_record(size_t size, size_t usable, void *frame) {
+    struct sampler *sampler = get_sampler();
+    uint32_t stack = sampler != NULL ? find_stack(sampler, frame) : 0;
+    uint32_t id = stack != 0 ? record_take(&sampler->stash) : 0;
+    if (id == 0) {
+        record_note_drop();
+        return 0;
+    }
+    follow_kernel_name(sampler);
+    struct record *record = record_at(id);
+    record->context = stack;
+    record->slack = (int32_t)(usable - size);
+    record->usable = usable;
+    *record_birth(id) = time_of_birth();
+    return id;
+}
+
+uint32_t prof_record(size_t size, size_t usable, void *frame) {
+    uint32_t id = is_wanted() && !opt.prof_mmap_only ? make_record(size, usable, frame) : 0;
+    return id != 0 ? id : id_without_record();
+}
+
+__attribute__((noinline)) uint32_t prof_record_mapping(size_t bytes) {
+    return is_wanted() ? make_record(bytes, bytes, __builtin_frame_address(0)) : 0;
+}
+
+void prof_recorded_mapping(uint32_t id) {
+    (void)record_enter_mapping(id, self.sampler->owner);
+}
+
+static COLD void call_sample_hook(tell_sample *hook, const struct record *record, uint32_t stack,
+                                  const void *object) {
+    uintptr_t *addresses = self.sampler->addresses;
+    unsigned count = prof_read_stack(stack, addresses, UNWIND_MOST);
+    struct thread_outside before = go_outside();
+    hook(object, record_requested(record), (void **)addresses, count, record->usable);
+    come_back(before);
+}
+
+void prof_recorded(uint32_t id, const void *object) {
+    if (id == PROF_UNRECORDED) {
+        return;
+    }
+    /* Until it is entered the record has its stack. */
+    tell_sample *hook = get_hook(&tell_hooks.sample);
+    uint32_t stack = UNLIKELY(hook != NULL) ? record_at(id)->context : 0;
+    record_enter(id, self.sampler->owner, &self.sampler->stash);
+    if (UNLIKELY(hook != NULL)) {
+        call_sample_hook(hook, record_at(id), stack, object);
+    }
+}
+
+void prof_unrecord(uint32_t id) {
+    if (id != PROF_UNRECORDED) {
+        record_untake(&self.sampler->stash, id);
+    }
+}
+
+static COLD void call_sample_free_hook(tell_sample_free *hook, const void *object, size_t usable) {
+    struct thread_outside before = go_outside();
+    hook(object, usable);
+    come_back(before);
+}
+
+/* Somebody wants to know who frees and when. */
+static COLD void describe_end(struct record_end *end, void *frame) {
+    struct sampler *sampler = get_sampler();
+    if (sampler != NULL) {
+        /* A function of the program that frees is using the sampler's addresses. */
+        uint32_t stack = self.busy ? 0 : find_stack(sampler, frame);
+        *end = (struct record_end){sampler->owner, stack, os_now_ns()};
+    }
+}
+
+static bool is_recent(uint32_t id) {
+    return atomic_load_explicit(&record_at(id)->recent, memory_order_relaxed) != 0;
+}
+
+static void event_freed(uint32_t id, const void *object, size_t usable) {
+    usdt_freed(object);
+    if (id == PROF_UNRECORDED) {
+        return;
+    }
+    struct record_end end = {0};
+    if (UNLIKELY(somebody_looks()) && (journal_is_on() || is_recent(id))) {
+        describe_end(&end, __builtin_frame_address(0));
+    }
+    record_leave(id, self.sampler != NULL ? &self.sampler->stash : NULL, &end);
+    tell_sample_free *hook = get_hook(&tell_hooks.sample_free);
+    if (UNLIKELY(hook != NULL)) {
+        call_sample_free_hook(hook, object, usable);
+    }
+}
+
+static void event_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
+                          size_t usable) {
+    usdt_resized(before, object, old_usable, usable);
+    if (id != PROF_UNRECORDED) {
+        record_resize(id, usable);
+    }
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static struct prof_sum sum_of(const struct sums *sums) {
+    return (struct prof_sum){
+        .objects = sums->objects,
+        .bytes = sums->bytes,
+        .requested = sums->requested,
+        .all_objects = (double)sums->all_objects / WEIGHT_ONE,
+        .all_bytes = (double)sums->all_bytes / BYTE_ONE,
+    };
+}
+
+uint32_t prof_context_count(void) {
+    record_lock();
+    uint32_t count = context_last();
+    record_unlock();
+    return count;
+}
+
+bool prof_read_context(uint32_t index, struct prof_context *context) {
+    struct context copy;
+    if (!record_read_context(index + 1, &copy)) {
+        return false;
+    }
+    *context = (struct prof_context){
+        .stack = copy.stack,
+        .thread = copy.owner,
+        .live = sum_of(&copy.live),
+        .accumulated = sum_of(&copy.accumulated),
+        .peak = sum_of(&copy.peak),
+    };
+    return true;
+}
+
+uint32_t prof_thread_count(void) {
+    record_lock();
+    uint32_t count = owner_count();
+    record_unlock();
+    return count;
+}
+
+void prof_read_thread(uint32_t thread, char name[16], bool *has_ended) {
+    name[0] = '\0';
+    *has_ended = true;
+    record_lock();
+    if (thread < owner_count()) {
+        memcpy(name, owner_at(thread)->name, 16);
+        *has_ended = owner_at(thread)->has_ended;
+    }
+    record_unlock();
+}
+
+bool prof_walk_live(uint32_t *cursor, void (*visit)(const struct prof_live *live, void *context),
+                    void *context) {
+    enum { AT_ONCE = 32 };
+    struct prof_live lives[AT_ONCE];
+    bool at_end;
+    unsigned count = record_read_live(cursor, lives, AT_ONCE, &at_end);
+    for (unsigned i = 0; i < count; i++) {
+        visit(&lives[i], context);
+    }
+    return !at_end;
+}
+
+void prof_read_totals(struct prof_totals *totals) {
+    struct record_totals copy;
+    record_read_totals(&copy);
+    *totals = (struct prof_totals){
+        .live = sum_of(&copy.live),
+        .accumulated = sum_of(&copy.accumulated),
+        .peak = sum_of(&copy.peak),
+        .rate = copy.rate,
+        .drops = copy.drops,
+    };
+}
+
+size_t prof_memory(void) {
+    return table_bytes();
+}
+
+bool prof_read_class(size_t usable, bool accumulated, struct prof_class_sum *sum) {
+    struct record_class copy;
+    record_read_class(usable, accumulated, &copy);
+    *sum = (struct prof_class_sum){copy.requested, copy.count};
+    return opt.prof_stats != 0;
+}
+
+/* ---------------------------------------------------------------- recent samples, and the log */
+
+ssize_t prof_recent_max(void) {
+    return recent_max();
+}
+
+void prof_recent_set_max(ssize_t most) {
+    record_lock();
+    recent_set_max(most);
+    while (recent_forget_some()) { /* Others may have the lock now and then. */
+        record_unlock();
+        record_lock();
+    }
+    record_unlock();
+}
+
+uint64_t prof_recent_last(void) {
+    record_lock();
+    uint64_t last = recent_last();
+    record_unlock();
+    return last;
+}
+
+bool prof_recent_walk(uint64_t *cursor, struct prof_event *event) {
+    struct recent copy;
+    record_lock();
+    bool found = recent_after(*cursor, &copy);
+    record_unlock();
+    if (found) {
+        *cursor = copy.sequence;
+        *event = copy.event;
+    }
+    return found;
+}
+
+bool prof_log_start(void) {
+    uint64_t now = os_now_ns();
+    struct table old = {0};
+    record_lock();
+    bool done = journal_start(now, &old);
+    record_unlock();
+    table_clear(&old);
+    return done;
+}
+
+bool prof_log_stop(void) {
+    uint64_t now = os_now_ns();
+    record_lock();
+    bool done = journal_stop(now);
+    record_unlock();
+    return done;
+}
+
+bool prof_log_is_on(void) {
+    return journal_is_on();
+}
+
+/* Giving much memory back takes a while: nobody waits for that. */
+void prof_log_forget(void) {
+    struct table old = {0};
+    record_lock();
+    journal_forget(&old);
+    record_unlock();
+    table_clear(&old);
+}
+
+uint64_t prof_log_duration(void) {
+    uint64_t now = os_now_ns();
+    record_lock();
+    uint64_t duration = journal_duration(now);
+    record_unlock();
+    return duration;
+}
+
+bool prof_log_read(uint32_t number, struct prof_event *event) {
+    record_lock();
+    bool found = number < journal_count();
+    if (found) {
+        *event = *journal_at(number);
+    }
+    record_unlock();
+    return found;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * sample.c - an allocation that is sampled: the stack first, with no lock held, then the object.
+ *
+ * Threads     Call inside.  What the walk of the stack allocates is served apart (heap/emergency.h).
+ * Errors      A record that cannot be had, and memory for a tracked object that cannot, leave the
+ *             allocation as it would be without a profiler.  errno stays as it was.
+ * Read next   heap/track.c for whose turn it is, prof/prof.h for the record.
+ */
+#include "prof/sample.h"
+
+#include <errno.h>
+
+#include "prof/prof.h"
+#include "prof/usdt.h"
+
+static void *record_and_alloc(const struct track_request *request, bool *zeroed, void *frame) {
+    int saved = errno;
+    void *object = NULL;
+    size_t usable = track_usable(request);
+    uint32_t id = prof_record(request->size, usable, frame);
+    if (LIKELY(id != 0)) {
+        object = track_alloc(request, id, zeroed);
+        if (LIKELY(object != NULL)) {
+            prof_recorded(id, object);
+            usdt_sampled(object, request->size, usable);
+        } else {
+            prof_unrecord(id);
+        }
+    }
+    errno = saved;
+    return object;
+}
+
+void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame) {
+    struct track_request request = track_request(place, size, alignment);
+    return track_is_due(&request) ? record_and_alloc(&request, zeroed, frame) : NULL;
+}
