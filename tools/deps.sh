@@ -30,6 +30,8 @@ TABLE="
       test   perl                  perl                                        optional
       test   git                   git                                         optional
       test   libjemalloc-dev       /usr/include/jemalloc/jemalloc.h            optional
+      test   google-perftools      google-pprof                                optional
+      test   golang-go             go                                          optional
       test   redis-server          redis-server                                optional
       test   redis-tools           redis-benchmark                             optional
       test   strace                strace                                      optional

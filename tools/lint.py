@@ -190,8 +190,8 @@ def check_words(source, _):
             if re.search(pattern, line):
                 yield source.path, number, sentence
         if source.layer not in (None, "api") and not source.is_os \
-                and re.search(r"\berrno\s*=[^=]", line):
-            yield source.path, number, "errno is set in api/ only"
+                and re.search(r"\berrno\s*=(?! saved;)[^=]", line):
+            yield source.path, number, "errno is set in api/ only; others restore it: errno = saved"
     if source.layer:
         for number, _, name in source.includes:
             if name == "assert.h":
@@ -225,7 +225,8 @@ def check_unique_names(sources):
 LISTS = (
     *((f"{layer.upper()}_SOURCES", f"src/{layer}/", (".c",)) for layer in LAYERS),
     ("CLI_SOURCES", "cli/", (".c",)),
-    ("UNIT_TESTS", "test/unit/test_", (".c",)),
+    ("LIBGCC_SOURCES", "src/prof/", (".c",)),
+    ("UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
     ("MODEL_TESTS STRESS_TESTS", "test/stress/stress_", (".c",)),
     ("INTEGRATION_TESTS CXX_TESTS", "test/integration/test_", (".c", ".cc")),
     ("MISUSE_TESTS", "test/misuse/misuse_", (".c",)),
@@ -238,7 +239,7 @@ LISTS = (
 )
 # What tests use and are not: sourced scripts, programs that a script compiles, and what drives the
 # models and the fuzz targets.
-NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/\w+/program_\w+\.cc?$"
+NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/interop/(profiles|sites)\.sh$|test/\w+/program_\w+\.cc?$"
                       r"|test/model/explore\.c$|test/fuzz/replay\.c$")
 
 

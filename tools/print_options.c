@@ -173,7 +173,11 @@ int main(void) {
     print_obsolete();
     printf("### Variables of other allocators\n\n"
            "Values as in mimalloc: a number, or true, yes, on, false, no, off, in any case; "
-           "nothing is 1.\n\n");
+           "nothing is 1.\n"
+           "Those of gperftools, from `HEAPPROFILE` on, by its rules: a decimal number, with "
+           "whatever\n"
+           "behind it ignored; a switch is on if its value is empty or begins with t, T, y, Y or "
+           "1.\n\n");
     print_aliases();
     return fflush(stdout) != 0;
 }

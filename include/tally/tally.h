@@ -88,6 +88,43 @@ void tally_set_limits(size_t soft, size_t hard);
  */
 void tally_on_soft_limit(void (*callback)(size_t held, void *context), void *context);
 
+/*
+ * The heap profiler.  It can be switched on at any time in any process; the functions return 0 or an
+ * errno value.  docs/manual/profiling.md has the rest, and how profiles are read.
+ *
+ * tally_profile_start records one allocation in about every `rate` bytes, rounded to a power of two: 1
+ * records all of them, 0 means what the option lg_prof_sample says, 512 KiB if nothing.  Where sampling
+ * is on already with another rate, what was recorded is forgotten.  EBUSY in a signal handler that
+ * interrupts the allocator, as for all of these functions.
+ */
+int tally_profile_start(size_t rate);
+
+/* Records no more.  What was recorded is kept, and the frees of recorded objects are still seen. */
+int tally_profile_stop(void);
+
+/* Forgets what was recorded. */
+int tally_profile_reset(void);
+
+/*
+ * Writes a profile to a new file of mode 0600, completely or not at all.  Its format is profile.proto,
+ * unless the name ends in .heap (jemalloc's text), .gperf or .hprof (gperftools' text).  NULL: the next automatic name.  ENOENT when the profiler was never
+ * started, EEXIST when there is such a file, EPERM in set-uid programs, and what the kernel says.
+ */
+int tally_profile_dump(const char *path);
+
+/* The same of the moment when most bytes were recorded and alive, since the start or the last reset.  The
+ * path is not NULL: EINVAL. */
+int tally_profile_dump_peak(const char *path);
+
+enum tally_profile_format {
+    TALLY_PROFILE_PROTO,
+    TALLY_PROFILE_JEMALLOC,
+    TALLY_PROFILE_GPERFTOOLS,
+};
+
+/* The same to a descriptor that is open for writing, a pipe or a socket also; it stays open. */
+int tally_profile_dump_fd(int fd, enum tally_profile_format format);
+
 /* Walks the heap and checks it; ends the process with a message when something is broken.  No other
  * thread may allocate or free meanwhile. */
 void tally_verify(void);

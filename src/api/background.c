@@ -5,7 +5,8 @@
  *      none --a heap of size, and the program has threads--> awake <--bell--> asleep
  *       ^------------------ one thread of the program is left ------------------'
  *
- * A program that has one thread never gets a second one from us: that would make libc lock where it
+ * A program that has one thread does not get a second one from us, unless it wants profiles at times
+ * or at a signal (control/triggers.h): that would make libc lock where it
  * need not, and unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The
  * thread is made at the end of an allocation, where nothing is held.  It cannot be made when memory
  * is freed, which would be the time for it: libc frees thread-local data under the lock of its stack
@@ -34,7 +35,8 @@
 #include "control/control.h"
 #include "heap/heap.h"
 
-enum { STACK_BYTES = 64 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
+/* The stack suffices for writing a profile. */
+enum { STACK_BYTES = 256 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
 enum { STOP_WAIT_MS = 100, STOP_WAITS = 100, NS_PER_MS = 1000000 };
 
 enum state { NONE, STARTING, AWAKE, ASLEEP };
@@ -52,7 +54,8 @@ static struct {
 
 static bool is_wanted(void) {
     return g.mode == BACKGROUND_THREAD_TRUE ||
-           (g.mode == BACKGROUND_THREAD_AUTO && life_thread_count() > 1);
+           (g.mode == BACKGROUND_THREAD_AUTO &&
+            (life_thread_count() > 1 || triggers_want_thread()));
 }
 
 static void ring(void) {
@@ -71,6 +74,7 @@ static uint64_t tick(void) {
     count_run();
     thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
+    wait_ms = min_size(wait_ms, triggers_tick());
     thread_mark_inside(false);
     return wait_ms;
 }
@@ -96,6 +100,7 @@ static void *run(void *unused) {
     tls.dead = 1;
     pthread_setname_np(pthread_self(), "tally");
     dirty_has_background = true;
+    triggers_set_thread(true);
     for (;;) {
         /* Before the question: a thread that ends after it rings. */
         uint32_t seen = atomic_load(&g.bell);
@@ -110,6 +115,7 @@ static void *run(void *unused) {
         }
     }
     dirty_has_background = false;
+    triggers_set_thread(false);
     thread_mark_inside(true);
     pages_purge_all();
     thread_mark_inside(false);
@@ -179,7 +185,7 @@ static void start(void) {
 }
 
 void background_consider(void) {
-    bool is_due = g.is_asked || pages_totals().mapped >= HEAP_BYTES;
+    bool is_due = g.is_asked || pages_totals().mapped >= HEAP_BYTES || triggers_want_thread();
     if (atomic_load(&g.state) == NONE && is_due && is_wanted()) {
         int saved = errno; /* An allocation that succeeds leaves it alone. */
         start();
@@ -189,6 +195,12 @@ void background_consider(void) {
 
 void background_wake(void) {
     if (atomic_load(&g.state) == ASLEEP) {
+        ring();
+    }
+}
+
+void background_ring(void) {
+    if (atomic_load(&g.state) != NONE) {
         ring();
     }
 }

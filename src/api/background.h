@@ -18,6 +18,9 @@ void background_consider(void);
 /* There is memory to give back. */
 void background_wake(void);
 
+/* The same for whatever it may be.  May be called from a signal handler. */
+void background_ring(void);
+
 /* A thread of the program ended; with the last but one the background thread ends too. */
 void background_thread_ended(void);
 

@@ -27,6 +27,7 @@
 #include "control/control.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
+#include "prof/prof.h"
 
 /* ---------------------------------------------------------------- flags */
 
@@ -90,7 +91,10 @@ static struct block take_block(size_t size, const struct place_request *request)
         return block;
     }
     check_cache(request->place);
-    block.address = place_alloc(request->place, size, request->alignment, &block.is_zero);
+    block.address = sample_alloc(request->place, size, request->alignment, &block.is_zero);
+    if (LIKELY(block.address == NULL)) {
+        block.address = place_alloc(request->place, size, request->alignment, &block.is_zero);
+    }
     block.usable = heap_size_for(size, request->alignment);
     fill_new(block.address, 0, &block.is_zero);
     life_leave_alloc();

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 #include "api/background.h"
@@ -29,6 +30,7 @@
 #include "control/control.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
+#include "prof/prof.h"
 
 /* Recovery copies pages that parent and child share, and a child that is about to exec has no use for
  * it. */
@@ -52,6 +54,7 @@ static struct {
     _Atomic int key_state;
     _Atomic size_t threads;
     _Atomic unsigned calls_in_child; /* slow calls since this process was forked */
+    _Atomic bool watches_exit;       /* process_ends will be called */
     _Atomic uint64_t allocated;      /* bytes by all threads, kept for stats_interval only */
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
@@ -63,6 +66,7 @@ static void thread_ends(void *rounds) {
         return;
     }
     if (life_enter()) {
+        prof_thread_ends();
         thread_exit();
         life_leave();
     }
@@ -100,8 +104,21 @@ size_t life_thread_count(void) {
 
 static void process_ends(void) {
     if (life_enter()) {
-        stats_print(log_write, NULL, opt.stats_print_opts);
+        bool fails = triggers_exit();
+        if (opt.stats_print) {
+            stats_print(log_write, NULL, opt.stats_print_opts);
+        }
+        if (fails) {
+            os_exit(1);
+        }
         life_leave();
+    }
+}
+
+/* Allocates, perhaps. */
+void life_watch_exit(void) {
+    if (!atomic_exchange(&g.watches_exit, true)) {
+        atexit(process_ends);
     }
 }
 
@@ -121,14 +138,40 @@ static void forget_and_look_around(void) {
     look_around();
 }
 
+static void on_signal(int number) {
+    (void)number;
+    triggers_signal();
+    background_ring();
+}
+
+/* A handler of the program's own is left alone, and one that it sets later wins. */
+static void catch_signal(void) {
+    int number = (int)opt.prof_signal;
+    struct sigaction old;
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (number == 0) {
+        return;
+    }
+    bool is_free = sigaction(number, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) &&
+                   (old.sa_handler == SIG_DFL || old.sa_handler == SIG_IGN);
+    sigemptyset(&action.sa_mask);
+    if (!is_free || sigaction(number, &action, NULL) != 0) {
+        log_line("signal %d is taken or cannot be caught: prof_signal is ignored", number);
+    }
+}
+
 /* What libc is asked for, once the heap can serve libc's own allocations. */
 static void settle_with_libc(bool sees_forks) {
     int saved = errno;
     bool made = pthread_key_create(&g.key, thread_ends) == 0;
     atomic_store_explicit(&g.key_state, made ? KEY_MADE : KEY_REFUSED, memory_order_release);
     pthread_atfork(NULL, NULL, sees_forks ? look_around : forget_and_look_around);
-    if (opt.stats_print) {
-        atexit(process_ends);
+    if (opt.stats_print || triggers_want_exit()) {
+        life_watch_exit();
+    }
+    catch_signal();
+    if (!TALLY_OVERRIDE) { /* else a constructor does it: this call may come from the loader */
+        prof_settle();
     }
     errno = saved;
 }
@@ -163,8 +206,10 @@ static void start(void) {
         if (!heap_init()) {
             fatal("no memory to start with");
         }
+        prof_init();
         background_init();
         attention_start();
+        triggers_init();
         watch_interval();
         g.is_started = true;
     }
@@ -190,9 +235,11 @@ COLD void life_wake(void) {
  */
 static void settle_in_child(void) {
     thread_forked();
+    prof_forked();
     g.threads = tls.registered;
     g.calls_in_child = 0;
     background_forked();
+    triggers_forked();
     attention_raise(ATTENTION_ORPHANS);
     attention_raise(ATTENTION_DEFERRED); /* the bit was lost with the word */
     watch_interval();
@@ -248,6 +295,16 @@ static void attend_inside(uint32_t bits) {
     if (bits & ATTENTION_INTERVAL) {
         attend_to_interval();
     }
+    if (bits & ATTENTION_CLOCK) {
+        (void)triggers_tick();
+    }
+    if (bits & ATTENTION_AGENTS) {
+        attention_take(ATTENTION_AGENTS);
+        prof_follow_agents();
+    }
+    if (bits & ATTENTION_PROFILE) {
+        triggers_attend();
+    }
 }
 
 /* The program is called outside: it may allocate.  Whoever allocates meanwhile keeps its errno. */
@@ -262,8 +319,8 @@ static void attend_to_soft_limit(void) {
 }
 
 enum {
-    ATTENTION_INSIDE =
-        ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS | ATTENTION_INTERVAL
+    ATTENTION_INSIDE = ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS |
+                       ATTENTION_INTERVAL | ATTENTION_CLOCK | ATTENTION_PROFILE | ATTENTION_AGENTS
 };
 
 COLD void life_attend(void) {
@@ -296,5 +353,10 @@ COLD void life_attend_growth(void) {
  */
 __attribute__((constructor(101))) static void start_early(void) {
     look_around();
+}
+
+/* In a static program libgcc knows our tables only after a constructor of its own. */
+__attribute__((constructor)) static void settle_profiler(void) {
+    prof_settle();
 }
 #endif

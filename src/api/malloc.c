@@ -26,12 +26,17 @@
 #include "base/os.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
+#include "prof/prof.h"
 
 /* The two hot functions start at a cache line, so that their speed does not depend on what happens to
  * stand before them. */
 #define CACHE_LINE_START __attribute__((aligned(CACHE_LINE)))
 
-static void *slow_alloc(size_t size, bool *zeroed) {
+static const struct place own_place = {PLACE_OWN, PLACE_OWN};
+
+/* Part of its callers, so that a sample's walk begins one frame further out. */
+static inline __attribute__((always_inline)) void *slow_alloc(size_t size, bool *zeroed) {
+    sample_keep_frame();
     *zeroed = false;
     if (UNLIKELY(size > PTRDIFF_MAX)) {
         return NULL;
@@ -39,7 +44,10 @@ static void *slow_alloc(size_t size, bool *zeroed) {
     if (UNLIKELY(!life_enter())) {
         return emergency_alloc(size, SMALLEST);
     }
-    void *object = heap_alloc(size, zeroed);
+    void *object = sample_alloc(own_place, size, 1, zeroed);
+    if (LIKELY(object == NULL)) {
+        object = heap_alloc(size, zeroed);
+    }
     fill_new(object, 0, zeroed);
     life_leave_alloc();
     life_greet_thread();
@@ -56,6 +64,7 @@ static COLD void *fail(const char *function, int error) {
 
 /* Anything but an empty magazine of a thread that has a heap. */
 static __attribute__((noinline)) void *malloc_slow(size_t size) {
+    sample_keep_frame();
     bool zeroed;
     void *object = slow_alloc(size, &zeroed);
     return LIKELY(object != NULL) ? object : fail("malloc", ENOMEM);
@@ -98,15 +107,27 @@ static COLD void free_interrupting(void *pointer, const char *function) {
     }
 }
 
+/* One that was freed a moment ago may be another's by now, and is not to be freed whatever it looks like. */
+static void free_looked_at(void *pointer, const char *function, bool is_late) {
+    struct heap_object object = heap_look(pointer);
+    if (UNLIKELY(is_late) && object.verdict == HEAP_LIVE) {
+        object.verdict = HEAP_DOUBLE_FREE;
+    }
+    fill_freed(&object);
+    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
+        guard_refuse(function, pointer, &object);
+    }
+}
+
 static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
     if (UNLIKELY(!life_enter())) {
         free_interrupting(pointer, function);
         return;
     }
-    struct heap_object object = heap_look(pointer);
-    fill_freed(&object);
-    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
-        guard_refuse(function, pointer, &object);
+    enum heap_tracked tracked =
+        opt.junk == JUNK_FALSE ? heap_free_tracked(pointer) : HEAP_NOT_TRACKED;
+    if (tracked != HEAP_TRACKED_FREED) {
+        free_looked_at(pointer, function, tracked == HEAP_TRACKED_LATE);
     }
     life_leave();
     life_greet_thread();
@@ -218,6 +239,7 @@ EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t siz
 /* ---------------------------------------------------------------- calloc, realloc */
 
 EXPORT void *tally_calloc(size_t count, size_t size) {
+    sample_keep_frame();
     size_t bytes;
     if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes))) {
         return fail("calloc", ENOMEM);
@@ -275,6 +297,7 @@ static bool free_by_realloc(void *pointer) {
 }
 
 EXPORT void *tally_realloc(void *pointer, size_t size) {
+    sample_keep_frame();
     if (pointer == NULL) {
         return tally_malloc(size);
     }
@@ -311,6 +334,7 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 /* ---------------------------------------------------------------- aligned requests */
 
 static void *alloc_aligned(size_t alignment, size_t size) {
+    sample_keep_frame();
     if (UNLIKELY(size > PTRDIFF_MAX)) {
         return NULL;
     }
@@ -318,8 +342,11 @@ static void *alloc_aligned(size_t alignment, size_t size) {
     if (UNLIKELY(!life_enter())) {
         return emergency_alloc(size, alignment);
     }
-    void *object = heap_alloc_aligned(size, alignment);
     bool zeroed = false;
+    void *object = sample_alloc(own_place, size, alignment, &zeroed);
+    if (LIKELY(object == NULL)) {
+        object = heap_alloc_aligned(size, alignment);
+    }
     fill_new(object, 0, &zeroed);
     life_leave_alloc();
     life_greet_thread();
@@ -327,6 +354,7 @@ static void *alloc_aligned(size_t alignment, size_t size) {
 }
 
 EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
+    sample_keep_frame();
     if (!is_power_of_two(alignment) || alignment < sizeof(void *)) {
         guard_fail("posix_memalign", EINVAL);
         return EINVAL;
@@ -341,6 +369,7 @@ EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 EXPORT void *tally_aligned_alloc(size_t alignment, size_t size) {
+    sample_keep_frame();
     if (!is_power_of_two(alignment)) {
         return fail("aligned_alloc", EINVAL);
     }
@@ -350,6 +379,7 @@ EXPORT void *tally_aligned_alloc(size_t alignment, size_t size) {
 
 /* An alignment that is no power of two is rounded up, as glibc does. */
 EXPORT void *tally_memalign(size_t alignment, size_t size) {
+    sample_keep_frame();
     if (alignment > (size_t)1 << 63) {
         return fail("memalign", EINVAL);
     }

@@ -2,10 +2,16 @@
  *
  * tally.c - the questions only tally answers; see tally.h.
  */
+#include <errno.h>
 #include <tally/tally.h>
 
 #include "api/life.h"
+#include "base/bits.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "control/control.h"
 #include "heap/heap.h"
+#include "prof/prof.h"
 
 EXPORT size_t tally_purge(void) {
     if (!life_enter()) {
@@ -57,6 +63,87 @@ EXPORT void tally_verify(void) {
         heap_verify();
         life_leave();
     }
+}
+
+/* ---------------------------------------------------------------- the profiler */
+
+EXPORT int tally_profile_start(size_t rate) {
+    if (!life_enter()) {
+        return EBUSY;
+    }
+    unsigned lg = rate != 0 ? bits_nearest_log2(rate) : (unsigned)opt.lg_prof_sample;
+    if (!prof_was_armed() || prof_lg_sample() != lg) {
+        prof_reset(lg);
+    }
+    prof_set_active(true);
+    triggers_restart();
+    life_leave_alloc();
+    return 0;
+}
+
+EXPORT int tally_profile_stop(void) {
+    if (!life_enter()) {
+        return EBUSY;
+    }
+    prof_set_active(false);
+    triggers_restart();
+    life_leave();
+    return 0;
+}
+
+EXPORT int tally_profile_reset(void) {
+    if (!life_enter()) {
+        return EBUSY;
+    }
+    if (prof_was_armed()) {
+        prof_reset(prof_lg_sample());
+        triggers_restart();
+    }
+    life_leave();
+    return 0;
+}
+
+static int dump_profile(const char *path, enum dump_what what) {
+    if (!life_enter()) {
+        return EBUSY;
+    }
+    int error;
+    if (!prof_was_armed()) {
+        error = -ENOENT;
+    } else if (os_facts.secure) {
+        error = -EPERM;
+    } else if (path == NULL) {
+        error = what == DUMP_NOW ? dump_automatically('m') : -EINVAL;
+    } else {
+        error = dump_to_file(path, dump_format_by_name(path, DUMP_PROTO), what);
+    }
+    life_leave();
+    return -error;
+}
+
+EXPORT int tally_profile_dump(const char *path) {
+    return dump_profile(path, DUMP_NOW);
+}
+
+EXPORT int tally_profile_dump_peak(const char *path) {
+    return dump_profile(path, DUMP_PEAK);
+}
+
+EXPORT int tally_profile_dump_fd(int fd, enum tally_profile_format format) {
+    static const enum dump_format formats[] = {
+        [TALLY_PROFILE_PROTO] = DUMP_PROTO,
+        [TALLY_PROFILE_JEMALLOC] = DUMP_JEMALLOC,
+        [TALLY_PROFILE_GPERFTOOLS] = DUMP_GPERFTOOLS,
+    };
+    if ((unsigned)format >= sizeof(formats) / sizeof(formats[0])) {
+        return EINVAL;
+    }
+    if (!life_enter()) {
+        return EBUSY;
+    }
+    int error = prof_was_armed() ? dump_to_descriptor(fd, formats[format], DUMP_NOW) : -ENOENT;
+    life_leave();
+    return -error;
 }
 
 EXPORT const char *tally_version(void) {

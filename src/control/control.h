@@ -8,6 +8,8 @@
 #pragma once
 
 #include "base/common.h"
+#include "control/numbered.h"
+#include "control/triggers.h"
 
 /* mallctl and its companions, with the codes and effects of docs/manual/ctl.md. */
 int ctl_by_name(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);

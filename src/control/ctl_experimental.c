@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "control/ctl.h"
+#include "prof/prof.h"
 
 int utilization_query(struct ctl_call *call) {
     void *address;
@@ -67,7 +68,10 @@ static size_t fill_batch(const struct batch *batch) {
     }
     for (; filled < batch->num; filled++) {
         bool zeroed;
-        void *object = place_alloc(request.place, batch->size, request.alignment, &zeroed);
+        void *object = sample_alloc(request.place, batch->size, request.alignment, &zeroed);
+        if (LIKELY(object == NULL)) {
+            object = place_alloc(request.place, batch->size, request.alignment, &zeroed);
+        }
         if (object == NULL) {
             break;
         }

@@ -53,36 +53,10 @@ void emit_text(struct emit *emit, const char *format, ...) {
 
 /* ---------------------------------------------------------------- strings */
 
-static bool is_continuation(unsigned char byte) {
-    return (byte & 0xc0) == 0x80;
-}
-
-/* Bytes of the UTF-8 character that starts here; 0 when none does.  NUL ends every string and is no
- * continuation, so nothing behind the end is read. */
-static size_t utf8_length(const unsigned char *text) {
-    unsigned char first = text[0];
-    size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-    if (length == 1) {
-        return 1;
-    }
-    if (first < 0xc2 || first > 0xf4) {
-        return 0;
-    }
-    for (size_t i = 1; i < length; i++) {
-        if (!is_continuation(text[i])) {
-            return 0;
-        }
-    }
-    bool is_overlong = (first == 0xe0 && text[1] < 0xa0) || (first == 0xf0 && text[1] < 0x90);
-    bool is_surrogate = first == 0xed && text[1] >= 0xa0;
-    bool is_too_large = first == 0xf4 && text[1] >= 0x90;
-    return is_overlong || is_surrogate || is_too_large ? 0 : length;
-}
-
 void emit_quoted(struct emit *emit, const char *text) {
     put(emit, "\"", 1);
     for (const char *next = text != NULL ? text : ""; *next != '\0';) {
-        size_t length = utf8_length((const unsigned char *)next);
+        size_t length = fmt_utf8_length(next);
         if (length == 0) {
             put(emit, "\\ufffd", 6);
             length = 1;

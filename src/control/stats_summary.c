@@ -6,29 +6,11 @@
  * Threads     Counters are read one after the other while others allocate, so a sum may be off by
  *             what moved meanwhile; at rest it is exact.
  */
-#include <string.h>
-
-#include "base/fmt.h"
-#include "base/os.h"
+#include "control/pressure.h"
 #include "control/stats.h"
 
 static void line(struct emit *emit, const char *name, size_t bytes, const char *remark) {
     emit_text(emit, "  %-22s %14zu bytes   %s\n", name, bytes, remark);
-}
-
-/* The second number of the file is pages with memory behind them; 0 when it cannot be read. */
-static size_t process_rss(void) {
-    char text[128];
-    if (os_read_file("/proc/self/statm", text, sizeof(text)) < 0) {
-        return 0;
-    }
-    const char *second = strchr(text, ' ');
-    const char *end = second != NULL ? strchr(second + 1, ' ') : NULL;
-    uint64_t pages = 0;
-    if (end == NULL || !fmt_parse_number(second + 1, (size_t)(end - second - 1), &pages)) {
-        return 0;
-    }
-    return pages * os_facts.page_bytes;
 }
 
 static void print_class(struct emit *emit, unsigned size_class) {
@@ -50,7 +32,7 @@ static void print_classes(struct emit *emit) {
 void stats_summary(struct emit *emit, bool with_classes) {
     struct heap_totals t = heap_totals();
     size_t spans = t.live + t.cached + t.slab_free + t.large_rest;
-    size_t rss = process_rss();
+    size_t rss = pressure_resident_bytes();
     emit_text(emit, "tally: where the heap's bytes are\n");
     line(emit, "live", t.live, "held by the program, at usable size");
     line(emit, "+ cached", t.cached, "free objects in threads' magazines and depots");

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * gperftools.c - the heap profiler under gperftools' names; see include/compat/gperftools.
+ *
+ * Threads     A call that interrupts the allocator, in a signal handler, does nothing.
+ */
+#include <errno.h>
+#include <gperftools/heap-profiler.h>
+#include <string.h>
+#include <tally/tally.h>
+
+#include "api/life.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "control/control.h"
+#include "prof/prof.h"
+
+/* A library that leaves libc's names alone leaves these alone, too. */
+#if TALLY_OVERRIDE
+#define FOREIGN EXPORT
+#else
+#define FOREIGN
+#endif
+
+FOREIGN void HeapProfilerStart(const char *prefix) {
+    if (!life_enter()) {
+        return;
+    }
+    bool started = numbered_start(prefix);
+    if (started) {
+        triggers_restart();
+        log_line("Starting tracking the heap");
+    } else if (os_facts.secure) {
+        log_line("no heap profile is written by a set-uid program");
+    }
+    life_leave_alloc();
+    if (started) {
+        int saved = errno;
+        life_watch_exit();
+        errno = saved;
+    }
+}
+
+FOREIGN int IsHeapProfilerRunning(void) {
+    return numbered_is_running();
+}
+
+FOREIGN void HeapProfilerStop(void) {
+    if (life_enter()) {
+        numbered_stop();
+        triggers_restart();
+        life_leave();
+    }
+}
+
+FOREIGN void HeapProfilerDump(const char *reason) {
+    if (!life_enter()) {
+        return;
+    }
+    if (numbered_is_running()) {
+        numbered_dump(reason != NULL ? reason : "");
+    }
+    life_leave();
+}
+
+/* The text and its length; NULL when there is none. */
+static char *make_text(size_t *length) {
+    char *text = NULL;
+    *length = 0;
+    if (life_enter()) {
+        if (numbered_is_running()) {
+            text = dump_to_memory(DUMP_GPERFTOOLS, DUMP_NOW, length);
+        }
+        life_leave();
+    }
+    return text;
+}
+
+FOREIGN char *GetHeapProfile(void) {
+    size_t length;
+    char *text = make_text(&length);
+    char *copy = tally_malloc(length + 1);
+    if (copy != NULL) {
+        if (length > 0) {
+            memcpy(copy, text, length);
+        }
+        copy[length] = '\0';
+    }
+    if (text != NULL && life_enter()) {
+        dump_release(text, length);
+        life_leave();
+    }
+    return copy;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mmap.c - mmap, munmap, mremap and sbrk as the program calls them.
+ *
+ * Without the options prof_mmap and prof_mmap_log each is the system call and the test of a word, which
+ * reads 0 until the options are known: a call that comes before the allocator starts does not start it.
+ * What libc maps for itself (stacks of threads, libraries, buffers) does not come here, and neither
+ * does the allocator.
+ *
+ * The names are those of libc, which declares them with attributes and with a type of its own for
+ * offsets; they are attached to functions of ours below.
+ *
+ * Threads     A call that interrupts the allocator, in a signal handler, is the system call alone.
+ * Errors      errno is set as libc does, and otherwise left alone.
+ */
+#include <errno.h>
+#include <stdarg.h>
+
+#include "api/life.h"
+#include "api/names.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "prof/prof.h"
+
+#if TALLY_OVERRIDE
+
+/* Is there more to do than the call? */
+static inline bool begin(void) {
+    return UNLIKELY(mapping_mode != 0) && life_enter();
+}
+
+static void end(void) {
+    life_leave();
+    life_greet_thread();
+}
+
+static bool logs(void) {
+    return mapping_mode & MAPPING_LOG;
+}
+
+/* As libc gives it to the program. */
+static intptr_t give(intptr_t answer) {
+    if (os_is_error(answer)) {
+        errno = (int)-answer;
+        return -1;
+    }
+    return answer;
+}
+
+static COLD void note_map(const struct os_map_call *call, intptr_t answer) {
+    int saved = errno;
+    if (!os_is_error(answer)) {
+        mapping_added((uintptr_t)answer, call->bytes);
+    }
+    if (logs()) {
+        log_line("mmap(start=%p, len=%lu, prot=0x%x, flags=0x%x, fd=%d, offset=0x%lx) = %p",
+                 call->start, (unsigned long)call->bytes, (unsigned)call->protection,
+                 (unsigned)call->flags, call->fd, (unsigned long)call->offset,
+                 (void *)(os_is_error(answer) ? -1 : answer));
+    }
+    end();
+    errno = saved;
+}
+
+static void *program_maps(void *start, size_t bytes, int protection, int flags, int fd,
+                          int64_t offset) {
+    struct os_map_call call = {start, bytes, protection, flags, fd, offset};
+    intptr_t answer = os_map_for_program(&call);
+    if (begin()) {
+        note_map(&call, answer);
+    }
+    return (void *)give(answer);
+}
+
+static COLD intptr_t unmap_noted(void *start, size_t bytes) {
+    int saved = errno;
+    intptr_t answer = mapping_unmap(start, bytes);
+    if (logs()) {
+        log_line("munmap(start=%p, len=%lu) = %d", start, (unsigned long)bytes,
+                 answer == 0 ? 0 : -1);
+    }
+    end();
+    errno = saved;
+    return answer;
+}
+
+static int program_unmaps(void *start, size_t bytes) {
+    return (int)give(begin() ? unmap_noted(start, bytes) : os_unmap(start, bytes));
+}
+
+static COLD intptr_t remap_noted(const struct os_remap_call *call) {
+    int saved = errno;
+    intptr_t answer = mapping_remap(call);
+    if (logs()) {
+        log_line("mremap(old_addr=%p, old_size=%lu, new_size=%lu, flags=0x%x, new_addr=%p) = %p",
+                 call->old, (unsigned long)call->old_bytes, (unsigned long)call->bytes,
+                 (unsigned)call->flags, call->start, (void *)(os_is_error(answer) ? -1 : answer));
+    }
+    end();
+    errno = saved;
+    return answer;
+}
+
+static void *program_remaps(void *old, size_t old_bytes, size_t bytes, int flags, ...) {
+    struct os_remap_call call = {old, old_bytes, bytes, flags, NULL};
+    if (flags & OS_REMAP_HAS_ADDRESS) {
+        va_list list;
+        va_start(list, flags);
+        call.start = va_arg(list, void *);
+        va_end(list);
+    }
+    return (void *)give(begin() ? remap_noted(&call) : os_remap_for_program(&call));
+}
+
+/* Where the call fails, errno is what libc has made of it. */
+static COLD void *break_noted(intptr_t increment) {
+    int saved = errno;
+    void *before = mapping_break(increment);
+    saved = before == (void *)-1 ? errno : saved;
+    if (logs()) {
+        log_line("sbrk(inc=%ld) = %p", (long)increment, before);
+    }
+    end();
+    errno = saved;
+    return before;
+}
+
+static void *program_moves_break(intptr_t increment) {
+    return begin() ? break_noted(increment) : os_break_for_program(increment);
+}
+
+extern __typeof__(program_maps) mmap SAME_AS(program_maps);
+extern __typeof__(program_maps) mmap64 SAME_AS(program_maps);
+extern __typeof__(program_unmaps) munmap SAME_AS(program_unmaps);
+extern __typeof__(program_remaps) mremap SAME_AS(program_remaps);
+extern __typeof__(program_moves_break) sbrk SAME_AS(program_moves_break);
+
+#endif
