@@ -71,6 +71,12 @@ readelf -rW "$library" | awk 'NF >= 5 { print $5 }' | sed 's/@.*//' | LC_ALL=C s
 [ -s "$scratch/own_calls" ] &&
     complain "it calls itself through the loader: $(tr '\n' ' ' <"$scratch/own_calls")"
 
+# Agents find the probes in notes.
+readelf -n "$library" | awk '$1 == "Provider:" { provider = $2 } $1 == "Name:" { name = $2 }
+    $1 == "Arguments:" { print provider ":" name, NF - 1 }' | LC_ALL=C sort | tr '\n' ',' |
+    grep -qx 'otel_memory:alloc 3,otel_memory:free 1,' ||
+    complain "the notes of the probes are not otel_memory:alloc and otel_memory:free"
+
 while read -r name; do
     grep -qF "{\"$name\"," "$table" || complain "$name has no row in test_first_call.c"
     case $name in

@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <tally/tally.h>
 #include <unistd.h>
@@ -62,7 +63,15 @@ enum shape {
     CTL_MIB,         /* mallctlnametomib */
     CTL_BY_MIB,      /* mallctlbymib */
     PRINT,           /* malloc_stats_print */
+    DONE,            /* int f(size_t), 0 */
+    NEVER_ARMED,     /* int f(void *, int), ENOENT */
+    HEAP_PROFILER,   /* void f(const char *) */
+    HEAP_PROFILE,    /* char *f(void) */
     VARIABLE,        /* a pointer, NULL at first */
+    MAP,             /* void *f(void *, size_t, int, int, int, off_t) */
+    UNMAP,           /* int f(void *, size_t) */
+    REMAP,           /* void *f(void *, size_t, size_t, int, ...) */
+    BREAK,           /* void *f(intptr_t) */
 };
 
 static const struct row {
@@ -180,6 +189,22 @@ static const struct row {
     {"tally_on_soft_limit", ON_SOFT},
     {"tally_verify", VERIFY},
     {"tally_version", VERSION},
+    {"tally_profile_start", DONE},
+    {"tally_profile_stop", DONE},
+    {"tally_profile_reset", DONE},
+    {"tally_profile_dump", NEVER_ARMED},
+    {"tally_profile_dump_fd", NEVER_ARMED},
+    {"tally_profile_dump_peak", NEVER_ARMED},
+    {"IsHeapProfilerRunning", DONE},
+    {"HeapProfilerStart", HEAP_PROFILER},
+    {"HeapProfilerStop", HEAP_PROFILER},
+    {"HeapProfilerDump", HEAP_PROFILER},
+    {"GetHeapProfile", HEAP_PROFILE},
+    {"mmap", MAP},
+    {"mmap64", MAP},
+    {"munmap", UNMAP},
+    {"mremap", REMAP},
+    {"sbrk", BREAK},
 };
 
 enum { ROWS = sizeof rows / sizeof *rows, ASKED = 200, ALIGNMENT = 64 };
@@ -215,6 +240,13 @@ union callable {
     int (*ctl_mib)(const char *, size_t *, size_t *);
     int (*ctl_by_mib)(const size_t *, size_t, void *, size_t *, void *, size_t);
     void (*print)(void (*)(void *, const char *), void *, const char *);
+    int (*pointer_int)(void *, int);
+    void (*heap_profiler)(const char *);
+    char *(*heap_profile)(void);
+    void *(*map)(void *, size_t, int, int, int, off_t);
+    int (*unmap)(void *, size_t);
+    void *(*remap)(void *, size_t, size_t, int, ...);
+    void *(*move_break)(intptr_t);
 };
 
 static bool good_block(void *p, size_t alignment) {
@@ -274,6 +306,39 @@ static bool good_mib(union callable f) {
     return f.ctl_mib("arenas.narenas", mib, &length) == 0 && length == 2;
 }
 
+/* The profiler is not running, so there is nothing to tell. */
+static bool good_profile(union callable f) {
+    char *text = f.heap_profile();
+    bool good = text != NULL && text[0] == '\0';
+    free(text);
+    return good;
+}
+
+static bool good_map(union callable f) {
+    char *p = f.map(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return false;
+    }
+    p[ASKED - 1] = 1;
+    return f.map(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+           errno == EINVAL && munmap(p, ASKED) == 0;
+}
+
+/* Nothing is mapped at the first pages, and an odd address is refused. */
+static bool good_unmap(union callable f) {
+    return f.unmap(NULL, 4096) == 0 && f.unmap((void *)1, 4096) == -1 && errno == EINVAL;
+}
+
+static bool good_remap(union callable f) {
+    return f.remap(NULL, 65536, 131072, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT;
+}
+
+static bool good_break(union callable f) {
+    char *before = f.move_break(10000);
+    return before != (void *)-1 && f.move_break(0) == before + 10000 &&
+           f.move_break(-10000) == before + 10000 && f.move_break(0) == before;
+}
+
 /* True when the function did what it promises. */
 static bool call_first(const struct row *row, union callable f) {
     switch (row->shape) {
@@ -318,6 +383,15 @@ static bool call_first(const struct row *row, union callable f) {
         return good_totals(f);
     case VERSION:
         return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
+    case DONE:
+        return f.trim(1 << 20) == 0;
+    case NEVER_ARMED:
+        return f.pointer_int(NULL, 0) == ENOENT;
+    case HEAP_PROFILER:
+        f.heap_profiler(NULL);
+        return true;
+    case HEAP_PROFILE:
+        return good_profile(f);
     case LIMITS:
         f.limits(0, (size_t)1 << 30);
         return true;
@@ -340,6 +414,14 @@ static bool call_first(const struct row *row, union callable f) {
         return f.ctl_by_mib(NULL, 0, NULL, NULL, NULL, 0) == ENOENT;
     case PRINT:
         return good_print(f);
+    case MAP:
+        return good_map(f);
+    case UNMAP:
+        return good_unmap(f);
+    case REMAP:
+        return good_remap(f);
+    case BREAK:
+        return good_break(f);
     case VARIABLE:
         return *(void **)f.symbol == NULL;
     }

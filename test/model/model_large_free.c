@@ -2,7 +2,7 @@
  *
  * model_large_free.c - two threads free the same large object while a third waits for its pages.
  *
- * large_free (heap/large.c) changes the kind of the span from LARGE to NONE by compare and swap;
+ * large_claim (heap/large.c) changes the kind of the span from LARGE to NONE by compare and swap;
  * who wins gives the pages back, who loses is told.  The third thread takes the pages as soon as
  * they are free, makes a large object of its own there, and frees that.  If the second of the bad
  * frees comes that late it takes the new object with it, which no allocator can see; but also then

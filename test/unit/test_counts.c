@@ -513,7 +513,8 @@ TEST(large_object_belongs_to_the_arena_it_was_asked_for) {
     check(moved != NULL && counts_read_arena(2, &one));
     check_eq(one.large.allocated, 3 << 20);
     check_eq(classmap_span((uintptr_t)moved)->arena, 2);
-    check(large_free(classmap_span((uintptr_t)moved)));
+    check(large_claim(classmap_span((uintptr_t)moved)));
+    large_release(classmap_span((uintptr_t)moved));
     check(counts_read_arena(2, &one));
     check_eq(one.large.allocated, 0);
     check_eq(one.pactive, pages);

@@ -315,12 +315,12 @@ TEST(class_bytes_stay_zero_and_nothing_is_cached) {
         objects[i] = alloc_in(arena, 64);
         check_eq(classmap_get((uintptr_t)objects[i]), 0);
     }
-    check_eq(bin_nout(arena_hooked_bin(arena, c)), 5000);
+    check_eq(bin_nout(arena_bin_of_set(arena, ARENA_SET_HOOKED, c)), 5000);
     check_eq(bin_nout(arena_bin(arena, c)), 0);
     for (unsigned i = 0; i < 5000; i++) {
         tally_free(objects[i]);
     }
-    check_eq(bin_nout(arena_hooked_bin(arena, c)), 0);
+    check_eq(bin_nout(arena_bin_of_set(arena, ARENA_SET_HOOKED, c)), 0);
     check_eq(thread_count_cached(c), cached);
     check_eq(heap_look(objects[7]).verdict == HEAP_LIVE, false);
     heap_verify();

@@ -311,21 +311,26 @@ static const struct {
      " abort abort_conf cache_oblivious trust_madvise confirm_conf retain background_thread"
      " stats_print zero utrace xmalloc experimental_infallible_new experimental_tcache_gc tcache"
      " prof prof_active prof_thread_active_init prof_gdump prof_final prof_leak prof_leak_error"
-     " prof_accum prof_pid_namespace prof_stats prof_sys_thread_name disable_large_size_classes"
+     " prof_accum prof_pid_namespace prof_stats prof_sys_thread_name"
+     " disable_large_size_classes"
      " huge_arena_pac_thp hpa hpa_hugify_sync experimental_hpa_start_huge_if_thp_always"
-     " experimental_hpa_enforce_hugify all_slow"},
+     " experimental_hpa_enforce_hugify all_slow prof_time_in_name prof_mmap prof_mmap_only"
+     " prof_mmap_log"},
     {VALUE_STRING, " dss percpu_arena stats_print_opts stats_interval_opts junk thp prof_prefix"
-                   " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style"},
+                   " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style prof_unwind"
+                   " prof_names prof_format usdt"},
     {VALUE_UNSIGNED, " narenas tcache_nslots_small_min tcache_nslots_small_max tcache_nslots_large"
                      " lg_tcache_flush_small_div lg_tcache_flush_large_div prof_bt_max"
-                     " debug_double_free_max_scan"},
+                     " debug_double_free_max_scan prof_signal"},
     {VALUE_SIZE, " oversize_threshold max_background_threads tcache_max tcache_gc_incr_bytes"
                  " tcache_gc_delay_bytes lg_extent_max_active_fit lg_prof_sample"
                  " process_madvise_max_batch hpa_slab_max_alloc hpa_hugification_threshold"
                  " hpa_purge_threshold hpa_sec_nshards hpa_sec_max_alloc hpa_sec_max_bytes"
-                 " hpa_sec_batch_fill_extra thread_cache_bytes depot_bytes limit_soft limit_hard"},
+                 " hpa_sec_batch_fill_extra thread_cache_bytes depot_bytes limit_soft limit_hard"
+                 " prof_free_interval prof_live_threshold prof_time_interval"},
     {VALUE_SSIZE, " dirty_decay_ms muzzy_decay_ms lg_tcache_nslots_mul lg_prof_interval"
-                  " prof_recent_alloc_max lg_san_uaf_align experimental_hpa_max_purge_nhp"},
+                  " prof_recent_alloc_max lg_san_uaf_align experimental_hpa_max_purge_nhp"
+                  " prof_alloc_interval prof_live_step"},
     {VALUE_INT64, " mutex_max_spin stats_interval"},
     {VALUE_UINT64, " hpa_hugify_delay_ms hpa_min_purge_interval_ms hpa_min_purge_delay_ms"},
     {VALUE_UINT32, " hpa_dirty_mult"},
@@ -334,7 +339,7 @@ static const struct {
      " calloc_madvise_threshold prof_log prof_unbias san_guard_small san_guard_large log"
      " hpa_hugification_threshold_ratio hpa_purge_threshold_ratio lg_chunk lg_dirty_mult purge"
      " redzone quarantine decay_time valgrind hpa_sec_bytes_after_flush"
-     " experimental_lg_prof_threshold"},
+     " experimental_lg_prof_threshold prof_memory_share"},
 };
 
 TEST(every_key_is_there_once_and_has_the_leaf_that_jemalloc_documents) {
@@ -671,6 +676,128 @@ TEST(odd_values_read_as_jemalloc_makes_of_them) {
     opt_init((struct opt_program){"max_background_threads:0,lg_san_uaf_align:-1", NULL});
     check_eq(opt.max_background_threads, 1);
     check_eq(opt.lg_san_uaf_align, -1);
+}
+
+/* ---------------------------------------------------------------- gperftools' variables */
+
+static void clear_launchers(void) {
+    static const char *const names[] = {"PMIX_RANK", "SLURM_JOB_ID", "SLURM_PROCID", "OMPI_HOME",
+                                        "PMI_RANK"};
+    clear_environment();
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        unsetenv(names[i]);
+    }
+}
+
+TEST(heapprofile_means_every_allocation) {
+    clear_launchers();
+    setenv("HEAPPROFILE", "/tmp/a,b:c", 1);
+    check_str(init((struct opt_program){"prof_prefix:x", NULL}), "");
+    check_str(opt.prof_prefix, "/tmp/a,b:c");
+    check(opt.prof && opt.prof_accum && opt.prof_final);
+    check_eq(opt.lg_prof_sample, 0);
+    check_eq(opt.prof_names, PROF_NAMES_GPERFTOOLS);
+    check_eq(opt.prof_alloc_interval, 1 << 30);
+    check_eq(opt.prof_live_step, 100 << 20);
+    setenv("MALLOC_CONF", "lg_prof_sample:10", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_eq(opt.lg_prof_sample, 10);
+}
+
+TEST(an_empty_heapprofile_turns_nothing_on) {
+    clear_launchers();
+    setenv("HEAPPROFILE", "", 1);
+    check_str(init((struct opt_program){0}), "");
+    check(!opt.prof);
+    check_str(opt.prof_prefix, "jeprof");
+    check(getenv("HEAPPROFILE_USE_PID") == NULL);
+}
+
+TEST(a_heapprofile_that_is_too_long_is_ignored) {
+    static char too_long[5000];
+    clear_launchers();
+    memset(too_long, 'p', sizeof too_long - 1);
+    setenv("HEAPPROFILE", too_long, 1);
+    check_str(init((struct opt_program){0}), "tally: HEAPPROFILE is too long and is ignored\n");
+    check(!opt.prof);
+}
+
+/* What the name becomes with a launcher's variables. */
+static const char *prefix_with(const char *name, const char *value, const char *more) {
+    clear_launchers();
+    setenv("HEAPPROFILE", "h", 1);
+    setenv(name, value, 1);
+    if (more != NULL) {
+        setenv(more, "7", 1);
+    }
+    check_str(init((struct opt_program){0}), "");
+    return opt.prof_prefix;
+}
+
+TEST(ranks_and_process_ids_keep_files_apart) {
+    char with_process[64];
+    snprintf(with_process, sizeof with_process, "h_%d", getpid());
+    check_str(prefix_with("PMIX_RANK", "3", "PMI_RANK"), "h.rank-3");
+    check_str(prefix_with("SLURM_JOB_ID", "3", "SLURM_PROCID"), "h.slurmid-7");
+    check_str(prefix_with("SLURM_JOB_ID", "3", NULL), with_process);
+    check_str(prefix_with("OMPI_HOME", "3", "PMI_RANK"), with_process);
+    check_str(prefix_with("PMI_RANK", "3", NULL), "h.rank-3");
+    check_str(prefix_with("HEAPPROFILE_USE_PID", "", NULL), with_process);
+    check_str(prefix_with("HEAPPROFILE_USE_PID", "yes", NULL), with_process);
+    check_str(prefix_with("HEAPPROFILE_USE_PID", "on", NULL), "h");
+}
+
+TEST(programs_it_starts_have_their_process_id_in_the_name) {
+    clear_launchers();
+    setenv("HEAPPROFILE", "h", 1);
+    setenv("HEAPPROFILE_USE_PID", "0", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_str(opt.prof_prefix, "h");
+    check_str(getenv("HEAPPROFILE_USE_PID"), "1");
+    check_str(getenv("HEAPPROFILE"), "h");
+    setenv("AFTERWARDS", "works", 1);
+    check_str(getenv("AFTERWARDS"), "works");
+}
+
+TEST(intervals_are_read_as_gperftools_reads_them) {
+    clear_launchers();
+    setenv("HEAP_PROFILE_ALLOCATION_INTERVAL", "12345 bytes", 1);
+    setenv("HEAP_PROFILE_DEALLOCATION_INTERVAL", " 77", 1);
+    setenv("HEAP_PROFILE_INUSE_INTERVAL", "-5", 1);
+    setenv("HEAP_PROFILE_TIME_INTERVAL", "60", 1);
+    setenv("HEAPPROFILESIGNAL", "12", 1);
+    setenv("TCMALLOC_SAMPLE_PARAMETER", "524288", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_eq(opt.prof_alloc_interval, 12345);
+    check_eq(opt.prof_free_interval, 77);
+    check_eq(opt.prof_live_step, 0);
+    check_eq(opt.prof_time_interval, 60);
+    check_eq(opt.prof_signal, 12);
+    check_eq(opt.lg_prof_sample, 19);
+    check(!opt.prof);
+    setenv("HEAPPROFILESIGNAL", "99", 1);
+    check_str(
+        init((struct opt_program){0}),
+        "tally: invalid value '99' for option 'prof_signal' in HEAPPROFILESIGNAL is ignored\n");
+}
+
+TEST(switches_are_read_as_gperftools_reads_them) {
+    clear_launchers();
+    setenv("HEAP_PROFILE_MMAP", "t", 1);
+    setenv("HEAP_PROFILE_ONLY_MMAP", "0", 1);
+    setenv("HEAP_PROFILE_MMAP_LOG", "", 1);
+    setenv("HEAP_PROFILE_CLEANUP", "on", 1);
+    check_str(init((struct opt_program){0}), "");
+    check(opt.prof_mmap && !opt.prof_mmap_only && opt.prof_mmap_log && !opt.prof);
+    setenv("HEAP_PROFILE_MMAP_LOG", "on", 1);
+    setenv("HEAP_PROFILE_MMAP", "no", 1);
+    check_str(init((struct opt_program){0}),
+              "tally: HEAP_PROFILE_MMAP_LOG=on means false, as in gperftools\n");
+    check(!opt.prof_mmap && !opt.prof_mmap_log);
+    setenv("HEAP_PROFILE_ONLY_MMAP", "1", 1);
+    setenv("HEAP_PROFILE_MMAP_LOG", "0", 1);
+    check_str(init((struct opt_program){0}), "");
+    check(opt.prof_mmap && opt.prof_mmap_only);
 }
 
 /* ---------------------------------------------------------------- sources */

@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "unit.h"
 
@@ -407,4 +408,47 @@ TEST(file_that_cannot_be_read_is_a_negative_error_number) {
 
 TEST(abort_ends_the_process) {
     check_dies(os_abort(), "", SIGABRT);
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void refuse_renameat2(int error) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof filter[0], filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+        skip("this kernel does not filter system calls");
+    }
+}
+
+static void check_rename_without(int error) {
+    char folder[] = "/tmp/test_os_linux.XXXXXX";
+    check(mkdtemp(folder) != NULL && chdir(folder) == 0);
+    refuse_renameat2(error);
+    for (unsigned i = 0; i < 2; i++) { /* The second finds the name taken. */
+        int file = os_create("from");
+        check(file >= 0);
+        check_eq(os_write_all(file, "text", 4), 0);
+        check_eq(os_close(file), 0);
+        check_eq(os_rename("from", "to"), i == 0 ? 0 : -EEXIST);
+        check_eq(os_exists("from"), i == 1);
+    }
+    char text[8];
+    check_eq(os_read_file("to", text, sizeof text), 4);
+    check_eq(os_remove("from"), 0);
+    check_eq(os_remove("to"), 0);
+    check_eq(rmdir(folder), 0);
+}
+
+TEST(files_are_renamed_where_the_kernel_cannot_refuse_a_taken_name) {
+    check_rename_without(ENOSYS);
+}
+
+TEST(files_are_renamed_where_a_filter_forbids_what_it_does_not_know) {
+    check_rename_without(EPERM);
 }

@@ -210,7 +210,7 @@ static sem_t fork_now, fork_done;
 static void *fork_when_told(void *object) {
     check(sem_wait(&fork_now) == 0);
     check_child({
-        bin_heap_shrinks = true;
+        bin_set_shrinking(true);
         free_into(shared, object);
         fill(shared);
         tcaches_destroy((unsigned)shared);
