@@ -88,13 +88,15 @@ print(total)
 
 def python(directory: Path, scale):
     """PYTHONMALLOC=malloc takes Python's own small-object allocator out of the way; with it the
-    allocator below sees little more than arenas of 1 MiB."""
+    allocator below sees little more than arenas of 1 MiB.  -I would have it ignore the variables.
+    A given seed of hashes makes runs alike."""
     interpreter = Path("/usr/bin/python3")
     if not interpreter.exists():
         raise Absent("/usr/bin/python3 is not installed")
     script = directory / "bench_objects.py"
     script.write_text(PYTHON.format(rows=int(30_000 * scale)))
-    return Job([str(interpreter), "-I", str(script)], ["--env", "PYTHONMALLOC=malloc"])
+    return Job([str(interpreter), "-s", str(script)],
+               ["--env", "PYTHONMALLOC=malloc", "--env", "PYTHONHASHSEED=1"])
 
 
 PERL = """
