@@ -85,13 +85,14 @@ def look_again(bench, reader, command, case, allowed):
 def judge(bench, reader, ending, command, lg_rate):
     global cases
     path, truth = bench.profile(lg_rate, ending)
+    # Both before either is judged: a second look makes other profiles.
+    shown = {index: bench.read(reader, command, path, index) for index in ("inuse", "alloc")}
     for index, place in (("inuse", 1), ("alloc", 2)):
-        shown = bench.read(reader, command, path, index)
         for name, counts in truth.items():
             share = 1 - math.exp(-counts[0] / 2 ** lg_rate) if lg_rate else 1
             sigma = math.sqrt(counts[place] * (1 - share) / share)
             rounding = 0.5 / share if lg_rate else 0
-            found = shown.get(name, 0)
+            found = shown[index].get(name, 0)
             cases += 1
             if lg_rate == 0 and found != counts[place]:
                 sys.exit(f"{reader} on {ending}: {name} {index}: {found:.0f} and not {counts[place]}")
