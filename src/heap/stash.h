@@ -20,8 +20,7 @@ enum { STASH_MOST = 32, STASH_BYTES = 16 << 10 };
 
 struct stash {
     uint8_t count[CLASS_COUNT];
-    uint8_t
-        room[CLASS_COUNT]; /* objects of a class it is open for; 0: the class is not wanted now */
+    uint8_t room[CLASS_COUNT]; /* objects it is open for; 0: the class is not wanted now */
     void *objects[CLASS_COUNT][STASH_MOST];
 };
 

@@ -32,8 +32,9 @@
  * that of two one is told to be late.  What is free has no number, whether it is in its slab or in a stash
  * (stash.h), which is the proof for those who come later.
  *
- * Threads     Lock-free.  Random numbers come from one sequence for all: a number is needed once per
- *             sample, which costs a walk of the stack, or where a lock is taken anyway.
+ * Threads     The bin's lock guards the numbers of its objects; all else is a thread's own, or one word.
+ *             Random numbers come from one sequence for all: one is needed once per sample, which costs
+ *             a walk of the stack, or where a lock is taken anyway.
  */
 #include "heap/track.h"
 

@@ -26,8 +26,7 @@
 
 /* What a free needs of it, and no more: that has not been touched since the object was allocated. */
 struct record {
-    uint32_t
-        context; /* 0: could not be had, so it is not counted; until it is entered: its stack */
+    uint32_t context;        /* 0: could not be had: not counted.  Until it is entered: its stack */
     uint32_t generation;     /* RECORD_UNUSED, RECORD_TAKEN or the one it counts in */
     _Atomic uint32_t recent; /* its entry in recent.c; 0: none */
     int32_t slack;           /* usable bytes less those that were asked for */

@@ -8,13 +8,8 @@
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
-compiler=${CC:-cc}
 program=$scratch/program
-command -v "$compiler" >/dev/null || skip "there is no C compiler"
-[ -f "$library" ] || fail "$library does not exist: build it, or say where it is in BUILD"
-"$compiler" -O1 -g -fno-omit-frame-pointer -fno-builtin -I"$here/include" -I"$here/include/compat" \
-    -o "$program" "$here/test/integration/program_profiled.c" -L"$build" -ltally \
-    -Wl,-rpath,"$build" || fail "program_profiled.c does not link"
+link_profiled_program "$program"
 
 # run VARIABLE... -- ARGUMENT...: the program in an empty directory.
 run() {

@@ -124,6 +124,15 @@ quiet() {
     fi
 }
 
+# link_profiled_program FILE: test/integration/program_profiled.c, linked to the library.
+link_profiled_program() {
+    command -v "${CC:-cc}" >/dev/null || skip "there is no C compiler"
+    [ -f "$library" ] || fail "$library does not exist: build it, or say where it is in BUILD"
+    "${CC:-cc}" -O1 -g -fno-omit-frame-pointer -fno-builtin -I"$here/include" \
+        -I"$here/include/compat" -o "$1" "$here/test/integration/program_profiled.c" -L"$build" \
+        -ltally -Wl,-rpath,"$build" || fail "program_profiled.c does not link"
+}
+
 need() {
     PATH=$test_search_path command -v "$1" >/dev/null 2>&1 || skip "$1 is not installed"
 }

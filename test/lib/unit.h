@@ -8,6 +8,7 @@
 #ifndef TALLY_TEST_UNIT_H
 #define TALLY_TEST_UNIT_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -61,6 +62,19 @@ static inline void start_heap_with(const char *conf) {
 static inline void pretend_fork(void) {
     attention_forget();
     check(attention_notice_fork());
+}
+
+/* A file of this text, opened, in place of one of the kernel's; with an empty text there is none. */
+static inline int open_text(const char *text) {
+    char name[] = "/tmp/tally-unit-XXXXXX";
+    size_t length = strlen(text);
+    if (length == 0) {
+        return -ENOENT;
+    }
+    int file = mkstemp(name);
+    check(file >= 0 && unlink(name) == 0);
+    check(write(file, text, length) == (ssize_t)length && lseek(file, 0, SEEK_SET) == 0);
+    return file;
 }
 
 /* Descriptor 2 redirected into a file, so that a message of any length fits. */

@@ -32,13 +32,7 @@ int __wrap_os_open(const char *path) {
     if (!is_maps || maps_text == NULL) {
         return __real_os_open(path);
     }
-    if (*maps_text == '\0') {
-        return -ENOENT;
-    }
-    int fd = memfd_create("maps", 0);
-    check(write(fd, maps_text, strlen(maps_text)) == (ssize_t)strlen(maps_text));
-    check(lseek(fd, 0, SEEK_SET) == 0);
-    return fd;
+    return open_text(maps_text);
 }
 
 int __real_os_read_link(const char *path, char *text, size_t bytes);
