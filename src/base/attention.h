@@ -31,6 +31,7 @@ enum attention {
     ATTENTION_PROFILE = 256,   /* a profile is to be written */
     ATTENTION_CLOCK = 512,     /* one is due at some time, and no thread of ours waits for it */
     ATTENTION_AGENTS = 1024,   /* somebody listens to our probes now, or does not any more */
+    ATTENTION_STATS = 2048,    /* the page of counters may be old; stays set while calls are rare */
 };
 
 #if defined(__x86_64__)
@@ -43,7 +44,10 @@ enum { LARGEST_PAGE = 64 << 10 };
 struct attention_page {
     _Atomic uint32_t word;
     _Atomic uint32_t generation; /* of locks, shifted; 0 in a child that has not looked yet */
-    char rest[LARGEST_PAGE - 2 * sizeof(uint32_t)];
+    /* When ATTENTION_STATS is to be raised, by os_now_ms(); seldom written, unlike what follows. */
+    _Alignas(CACHE_LINE) _Atomic uint64_t stats_due_ms;
+    /* For one who wants to find zeros in a child, where attention_init has said that it will. */
+    _Alignas(CACHE_LINE) char rest[LARGEST_PAGE - 2 * CACHE_LINE];
 };
 extern struct attention_page attention_page HIDDEN __attribute__((aligned(LARGEST_PAGE)));
 
@@ -68,6 +72,14 @@ void attention_start(void);
 bool attention_notice_fork(void);
 
 void attention_raise(enum attention bit);
+
+/* Somebody has read the clock: is it time to tell others how the heap is? */
+static inline void attention_note_time(uint64_t now_ms) {
+    if (UNLIKELY(now_ms >=
+                 atomic_load_explicit(&attention_page.stats_due_ms, memory_order_relaxed))) {
+        attention_raise(ATTENTION_STATS);
+    }
+}
 
 /* Clears the bits given; those of them that were set. */
 uint32_t attention_take(uint32_t bits);

@@ -9,21 +9,26 @@
 #include "base/fmt.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "base/os_shared.h"
 
 static void (*nobody)(void *opaque, const char *text);
 void (**log_writer)(void *opaque, const char *text) = &nobody;
 
-void log_write(void *opaque, const char *text) {
-    if (*log_writer != NULL) {
-        (*log_writer)(opaque, text);
-        return;
-    }
+static void write_past_program(const char *text) {
     size_t length = 0;
     while (text[length] != '\0') {
         length++;
     }
     if (!os_facts.must_be_silent) {
         os_write(2, text, length);
+    }
+}
+
+void log_write(void *opaque, const char *text) {
+    if (*log_writer != NULL) {
+        (*log_writer)(opaque, text);
+    } else {
+        write_past_program(text);
     }
 }
 
@@ -47,6 +52,24 @@ void log_line(const char *format, ...) {
     va_start(list, format);
     write_line(format, list);
     va_end(list);
+}
+
+static bool is_as_at_start(void) {
+    uint64_t device, inode;
+    return os_inode_of(2, &device, &inode) && device == os_facts.error_device &&
+           inode == os_facts.error_inode;
+}
+
+void log_note(const char *format, ...) {
+    char line[LINE_BYTES];
+    va_list list;
+    if (!is_as_at_start()) {
+        return;
+    }
+    va_start(list, format);
+    make_line(line, format, list);
+    va_end(list);
+    write_past_program(line);
 }
 
 void log_warning(const char *format, ...) {

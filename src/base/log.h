@@ -18,6 +18,10 @@ void log_write(void *opaque, const char *text);
 
 /* One line.  After a warning the program ends if the option abort says so. */
 void log_line(const char *format, ...) PRINTF_LIKE(1, 2);
+/* The same past log_writer, for a thread that must call nothing of the program's, about what the program knows
+ * nothing of: only while descriptor 2 is what it was at start.  A program that has closed it may have a file
+ * of its own there. */
+void log_note(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void fatal(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void log_internal_error(const char *condition, const char *file, int line);

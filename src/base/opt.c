@@ -350,8 +350,16 @@ static void store_letters(char *field, struct piece value) {
     }
 }
 
+/* Whoever does not want to be steered has the last word, wherever it stands. */
+static bool is_final(const void *field) {
+    return field == &opt.control && opt.control == CONTROL_OFF;
+}
+
 static void store(const struct opt_row *row, struct piece value, uint64_t number) {
     void *field = opt_field(row);
+    if (is_final(field)) {
+        return;
+    }
     if (!keeps_text(row)) {
         *(uint64_t *)field = number;
         return;

@@ -72,9 +72,10 @@ enum { ZERO_REALLOC_FREE, ZERO_REALLOC_ALLOC, ZERO_REALLOC_ABORT };
 enum { PROF_UNWIND_AUTO, PROF_UNWIND_FRAME_POINTERS, PROF_UNWIND_LIBGCC };
 enum { PROF_NAMES_JEMALLOC, PROF_NAMES_GPERFTOOLS };
 enum { USDT_OFF, USDT_ON };
+enum { CONTROL_DEFAULT, CONTROL_OFF, CONTROL_READ, CONTROL_WRITE };
 enum { PROF_FORMAT_JEMALLOC, PROF_FORMAT_PROTO, PROF_FORMAT_GPERFTOOLS };
 
-/* Fixed once opt_init() has returned. */
+/* Fixed once the process has started. */
 extern struct options opt HIDDEN;
 
 /* Where configuration comes from, the weakest first. */

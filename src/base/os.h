@@ -17,12 +17,14 @@
 
 /* Facts about the process, read by os_init(). */
 struct os_facts {
-    size_t page_bytes;      /* 4, 16 or 64 KiB */
-    uint64_t random;        /* 64 bits the kernel chose for this process */
-    bool secure;            /* set-uid and the like: the environment must not act */
-    bool must_be_silent;    /* descriptor 2 was closed at start: it may become any file */
-    bool no_new_privileges; /* the mark of a sandbox, which may forbid system calls */
-    uint32_t cpus;          /* CPUs this process may run on, at least 1 */
+    size_t page_bytes;   /* 4, 16 or 64 KiB */
+    uint64_t random;     /* 64 bits the kernel chose for this process */
+    bool secure;         /* set-uid and the like: the environment must not act */
+    bool must_be_silent; /* descriptor 2 was closed at start: it may become any file */
+    uint64_t error_device, error_inode; /* what it led to */
+    bool confined;                      /* os_is_confined at start */
+    bool no_new_privileges;             /* the mark of a sandbox, which may forbid system calls */
+    uint32_t cpus;                      /* CPUs this process may run on, at least 1 */
     /* RLIMIT_AS is finite: reserve nothing ahead.  The one fact that may change: a limit that comes
      * later is noticed when the kernel refuses memory. */
     _Atomic bool address_space_limited;
@@ -157,14 +159,29 @@ void os_set_error(int error);
 void os_write(int fd, const char *text, size_t length);
 
 /*
- * Files.  Descriptors are closed on exec and never 0, 1 or 2, so that what the program prints after it
- * has closed one of those goes into no file of ours.  All give -errno when they fail.
+ * Files.  Descriptors are closed on exec, have high numbers where the limit allows, and never 0, 1 or 2, so
+ * that what the program prints after it has closed one of those goes into no file of ours.  All give -errno when they fail.
  */
 
 /* A descriptor to read from, or one of a new file of mode 0600: -EEXIST for whatever has that name,
  * a link without a target included. */
 int os_open(const char *path);
 int os_create(const char *path);
+
+/* A descriptor that writes at the end of an existing file; links are not followed. */
+int os_append(const char *path);
+
+/* Which file it is, whatever its name; cuts it to so many bytes. */
+struct os_identity {
+    uint64_t device, inode, bytes;
+};
+int os_identify(int fd, struct os_identity *identity);
+int os_truncate(int fd, uint64_t bytes);
+
+/* Would a tenth of the disk stay free if so many bytes were written?  0, or -OS_LITTLE_ROOM: no call on a
+ * file gives this code.  0 also for what is on no disk, and where the kernel does not tell. */
+enum { OS_LITTLE_ROOM = 63 };
+int os_check_room(int fd, uint64_t bytes);
 int os_close(int fd);
 
 /* Bytes read, 0 at the end of the file; the second from an offset, which is an address where the

@@ -2,10 +2,8 @@
  *
  * os_linux.c - the kernel as the library sees it, on Linux.
  *
- * System calls are issued by hand.  libc's wrappers would be cancellation points, would touch
- * errno (free must leave it alone), and may be replaced by a program or a library that allocates
- * inside them.  The exceptions, getauxval and sched_getcpu, only read memory that the loader or the
- * kernel prepared.
+ * System calls are issued by hand (os_call.h).  The exceptions, getauxval and sched_getcpu, only read
+ * memory that the loader or the kernel prepared.
  *
  * Read next   os.h for the contracts.
  */
@@ -17,6 +15,7 @@
 #include <link.h>
 #include <linux/fs.h>
 #include <linux/futex.h>
+#include <linux/stat.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -25,42 +24,14 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 
 #include "base/log.h"
+#include "base/os_call.h"
+#include "base/os_shared.h"
 
 struct os_facts os_facts;
-
-#if defined(__x86_64__)
-static long raw_call(long number, long a, long b, long c, long d, long e, long f) {
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    long result;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    return result;
-}
-#elif defined(__aarch64__)
-static long raw_call(long number, long a, long b, long c, long d, long e, long f) {
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = a;
-    register long x1 __asm__("x1") = b;
-    register long x2 __asm__("x2") = c;
-    register long x3 __asm__("x3") = d;
-    register long x4 __asm__("x4") = e;
-    register long x5 __asm__("x5") = f;
-    __asm__ volatile("svc 0"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
-                     : "memory");
-    return x0;
-}
-#else
-#error "tally knows the system calls of x86-64 and aarch64 only"
-#endif
 
 /* ---------------------------------------------------------------- start-up facts */
 
@@ -170,8 +141,9 @@ void os_init(void) {
     os_facts.page_bytes = page != 0 ? page : 4096;
     os_facts.random = mix_random((const unsigned char *)getauxval(AT_RANDOM));
     os_facts.secure = getauxval(AT_SECURE) != 0;
-    os_facts.must_be_silent = raw_call(SYS_fcntl, 2, F_GETFD, 0, 0, 0, 0) < 0;
+    os_facts.must_be_silent = !os_inode_of(2, &os_facts.error_device, &os_facts.error_inode);
     os_facts.no_new_privileges = raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1;
+    os_facts.confined = os_facts.no_new_privileges && os_is_confined();
     os_facts.address_space_limited = os_address_space_is_limited();
     os_facts.cpus = count_cpus();
     find_fast_clock();
@@ -187,26 +159,13 @@ static void *map(void *hint, size_t bytes, int protection) {
     return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
-/* The kernel orders what a thread did before it unmapped an address and what another does after it got the
- * same one.  The thread sanitizer does not see that unless it is told. */
 #ifdef __SANITIZE_THREAD__
-static _Atomic unsigned unmappings;
-static void order_unmap(void) {
-    atomic_fetch_add_explicit(&unmappings, 1, memory_order_release);
-}
-static void order_map(void) {
-    (void)atomic_load_explicit(&unmappings, memory_order_acquire);
-}
-#else
-static void order_unmap(void) {
-}
-static void order_map(void) {
-}
+_Atomic unsigned os_unmappings;
 #endif
 
 void *os_map(size_t bytes) {
     void *start = map(NULL, bytes, PROT_READ | PROT_WRITE);
-    order_map();
+    os_order_map();
     return start;
 }
 
@@ -228,7 +187,7 @@ int os_commit(void *start, size_t bytes) {
 }
 
 int os_unmap(void *start, size_t bytes) {
-    order_unmap();
+    os_order_unmap();
     return (int)raw_call(SYS_munmap, (long)start, (long)bytes, 0, 0, 0, 0);
 }
 
@@ -609,11 +568,29 @@ void os_write(int fd, const char *text, size_t length) {
     os_write_all(fd, text, length);
 }
 
-/* Files of the kernel come whole with one read. */
-int os_read_file(const char *path, char *text, size_t capacity) {
-    long file = raw_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+/*
+ * A program that closes low numbers and opens its own files, as daemons do, finds none of ours there.  A
+ * thread of ours cannot have a table of descriptors of its own: it would keep open what the program closes,
+ * its standard error among them.
+ */
+static int open_file(const char *path, long flags) {
+    long file = raw_call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0600, 0, 0);
     if (file < 0) {
         return (int)file;
+    }
+    int moved = os_copy_high((int)file);
+    if (moved < 0 && file > 2) {
+        return (int)file; /* the last that the limit allows */
+    }
+    raw_call(SYS_close, file, 0, 0, 0, 0, 0);
+    return moved;
+}
+
+/* Files of the kernel come whole with one read. */
+int os_read_file(const char *path, char *text, size_t capacity) {
+    int file = open_file(path, O_RDONLY);
+    if (file < 0) {
+        return file;
     }
     long length = raw_call(SYS_read, file, (long)text, (long)(capacity - 1), 0, 0, 0);
     raw_call(SYS_close, file, 0, 0, 0, 0, 0);
@@ -621,22 +598,49 @@ int os_read_file(const char *path, char *text, size_t capacity) {
     return (int)length;
 }
 
-static int open_file(const char *path, long flags) {
-    long file = raw_call(SYS_openat, AT_FDCWD, (long)path, flags | O_CLOEXEC, 0600, 0, 0);
-    if (file < 0 || file > 2) {
-        return (int)file;
-    }
-    long moved = raw_call(SYS_fcntl, file, F_DUPFD_CLOEXEC, 3, 0, 0, 0);
-    raw_call(SYS_close, file, 0, 0, 0, 0, 0);
-    return (int)moved;
-}
-
 int os_open(const char *path) {
     return open_file(path, O_RDONLY);
 }
 
 int os_create(const char *path) {
-    return open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    int file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+    if (file >= 0) { /* whatever the umask leaves of it */
+        raw_call(SYS_fchmod, file, 0600, 0, 0, 0, 0);
+    }
+    return file;
+}
+
+int os_append(const char *path) {
+    return open_file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
+}
+
+/* Asked of files that others need the room on, so what only root may use counts as used.  Behind a filter of
+ * system calls nothing is asked: this one is rare enough to be fatal. */
+int os_check_room(int fd, uint64_t bytes) {
+    struct statfs disk;
+    enum { KEPT_FREE = 10 }; /* one part in so many */
+    if (os_is_confined() || raw_call(SYS_fstatfs, fd, (long)&disk, 0, 0, 0, 0) != 0 ||
+        disk.f_blocks == 0 || disk.f_bsize <= 0) {
+        return 0;
+    }
+    uint64_t block = (uint64_t)disk.f_bsize;
+    uint64_t wanted = bytes / block + 1 + disk.f_blocks / KEPT_FREE;
+    return disk.f_bavail < wanted ? -OS_LITTLE_ROOM : 0;
+}
+
+int os_identify(int fd, struct os_identity *identity) {
+    struct statx found;
+    int error =
+        (int)raw_call(SYS_statx, fd, (long)"", AT_EMPTY_PATH, STATX_BASIC_STATS, (long)&found, 0);
+    if (error == 0) {
+        *identity = (struct os_identity){(uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor,
+                                         found.stx_ino, found.stx_size};
+    }
+    return error;
+}
+
+int os_truncate(int fd, uint64_t bytes) {
+    return (int)raw_call(SYS_ftruncate, fd, (long)bytes, 0, 0, 0, 0);
 }
 
 /* An interrupted close has closed all the same. */
@@ -685,12 +689,9 @@ int os_remove(const char *path) {
 }
 
 bool os_exists(const char *path) {
-    long file =
-        raw_call(SYS_openat, AT_FDCWD, (long)path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0, 0);
-    if (file >= 0) {
-        raw_call(SYS_close, file, 0, 0, 0, 0, 0);
-    }
-    return file >= 0;
+    struct statx found;
+    return raw_call(SYS_statx, AT_FDCWD, (long)path, AT_SYMLINK_NOFOLLOW, STATX_TYPE, (long)&found,
+                    0) == 0;
 }
 
 int os_error(void) {

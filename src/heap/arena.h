@@ -42,6 +42,7 @@ struct arena_sums {
         uint64_t nmalloc, ndalloc;
     } lextents[LEXTENT_CLASSES];
     uint64_t large_bytes; /* of large objects, at usable size */
+    uint64_t large_total; /* the same of all there ever were */
     size_t pactive;       /* pages that have an owner; its address is given to programs */
     uint64_t born_ms;
 };

@@ -91,11 +91,22 @@ static size_t slab_units(const struct bin *bin) {
     return (size_classes[bin->size_class].slab_mask + 1) / UNIT_BYTES;
 }
 
+/* What the program's hooks give may have memory behind it, zeros or not. */
 static struct span *take_units(const struct bin *bin, enum pages_growth growth) {
-    bool zeroed;
+    bool zeroed = false;
     size_t units = slab_units(bin);
-    return UNLIKELY(bin->arena & ARENA_HOOKED) ? hooked_take(bin->arena, units, units, &zeroed)
-                                               : pages_take(units, units, growth, &zeroed);
+    if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
+        struct span *hooked = hooked_take(bin->arena, units, units, &zeroed);
+        if (hooked != NULL) {
+            hooked->is_fresh = false;
+        }
+        return hooked;
+    }
+    struct span *slab = pages_take(units, units, growth, &zeroed);
+    if (slab != NULL) {
+        slab->is_fresh = zeroed;
+    }
+    return slab;
 }
 
 /* ---------------------------------------------------------------- numbers of tracked objects */

@@ -33,6 +33,7 @@
 #include "base/attention.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/os.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
 #include "heap/hooked.h"
@@ -44,6 +45,7 @@ enum {
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
     NEEDS_BEFORE_STEALING = 16,
+    VISITS_PER_LOOK = 16, /* a look at the clock is 10 ns or so, a visit 100 and more */
     /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
      * objects it may keep at all. */
     KEPT_SLAB_BYTES = 512 << 10,
@@ -108,6 +110,14 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
 static inline void note_need(struct thread *thread, unsigned c) {
     if (thread->room[c] < thread->most[c] && ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
         steal_room(thread, c);
+    }
+}
+
+/* The class goes to depot or bin: now and then somebody should see whether it is time to tell others
+ * how the heap is. */
+static inline void count_visit(struct thread *thread) {
+    if (UNLIKELY(++thread->visits % VISITS_PER_LOOK == 0)) {
+        attention_note_time(os_now_ms());
     }
 }
 
@@ -426,6 +436,7 @@ static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread 
     if (ntake >= goal) {
         return ntake;
     }
+    count_visit(thread);
     unsigned got = LIKELY(!thread->apart) ? depot_take(c, take, ntake, goal - ntake) : 0;
     if (got == 0 && UNLIKELY(arena_uses_hooks(thread->arena))) {
         thread_note_hooks(); /* No hook can be called while the class is closed. */
@@ -592,6 +603,7 @@ let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigne
     count_add(&thread->fetched[c], -(uint64_t)ntake);
     take = depot_put(c, take, ntake);
     note_need(thread, c);
+    count_visit(thread);
     return take;
 }
 

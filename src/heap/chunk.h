@@ -66,7 +66,10 @@ struct span {
     uint8_t size_class; /* slab */
     uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
     union {
-        uint64_t slow_frees;   /* slab: frees that found their granule not published */
+        struct {
+            uint32_t slow_frees; /* slab: frees that found their granule not published */
+            bool is_fresh;       /* slab: what is not carved has no memory behind it */
+        };
         uint64_t moved_pieces; /* large: parts of it that came from other addresses, at most */
     };
     union {

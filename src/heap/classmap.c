@@ -117,6 +117,42 @@ size_t classmap_table_bytes(void) {
     return leaves * LEAF_CHUNKS * sizeof(chunk_slot);
 }
 
+/* Where the chunk of a number from the first leaf on begins; 0 when there is none.  Descriptors of hooked
+ * arenas are used again: one that has become another's meanwhile is none. */
+static uintptr_t base_of_number(size_t number) {
+    chunk_slot *leaf =
+        atomic_load_explicit(&classmap_leaves[number / LEAF_CHUNKS], memory_order_acquire);
+    const struct chunk *chunk =
+        leaf != NULL ? atomic_load_explicit(&leaf[number % LEAF_CHUNKS], memory_order_acquire)
+                     : NULL;
+    uintptr_t base = chunk != NULL ? __atomic_load_n(&chunk->base, __ATOMIC_RELAXED) : 0;
+    bool is_other = (base >> LG_CHUNK) % ((size_t)TABLE_LEAVES * LEAF_CHUNKS) != number;
+    return is_other ? 0 : base;
+}
+
+void classmap_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
+    uintptr_t start = 0, end = 0;
+    size_t last = ((size_t)classmap_last_leaf + 1) * LEAF_CHUNKS;
+    for (size_t i = (size_t)classmap_first_leaf * LEAF_CHUNKS; i < last; i++) {
+        uintptr_t base = base_of_number(i);
+        if (base == 0) {
+            /* A leaf that is missing is skipped as a whole. */
+            i |= classmap_leaves[i / LEAF_CHUNKS] == NULL ? LEAF_CHUNKS - 1 : 0;
+        } else if (base == end) {
+            end += CHUNK_BYTES;
+        } else {
+            if (end != 0) {
+                visit(start, end, context);
+            }
+            start = base;
+            end = start + CHUNK_BYTES;
+        }
+    }
+    if (end != 0) {
+        visit(start, end, context);
+    }
+}
+
 static chunk_slot *slot_of(uintptr_t base) {
     chunk_slot *leaf = atomic_load_explicit(
         &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)], memory_order_relaxed);

@@ -58,6 +58,9 @@ void classmap_shrink(void);
  * address that shares its bytes is in use. */
 bool classmap_cover(uintptr_t base);
 
+/* The ranges of addresses that chunks of the heap cover, in order. */
+void classmap_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
+
 /* Bytes of the table that leads from an address to its chunk. */
 size_t classmap_table_bytes(void);
 

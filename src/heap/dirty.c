@@ -28,6 +28,7 @@
 
 #include <string.h>
 
+#include "base/attention.h"
 #include "base/count.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -193,6 +194,7 @@ static void fade_allowance(void) {
 
 void dirty_look_at_clock(void) {
     g.now_ms = os_now_ms();
+    attention_note_time(g.now_ms);
     advance(CHUNK_DIRTY);
     advance(CHUNK_MUZZY);
     fade_allowance();

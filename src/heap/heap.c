@@ -483,6 +483,11 @@ struct pages_totals heap_pages(void) {
 }
 
 struct heap_totals heap_totals(void) {
+    struct thread_sums threads = thread_read_arena(THREAD_ALL_ARENAS);
+    return heap_totals_with(&threads);
+}
+
+struct heap_totals heap_totals_with(const struct thread_sums *threads) {
     struct pages_totals pages = heap_pages();
     struct heap_totals totals = {
         .dirty = pages.dirty + pages.muzzy,
@@ -495,20 +500,52 @@ struct heap_totals heap_totals(void) {
     };
     size_t slab_bytes = 0;
     size_t out_bytes = 0;
-    struct thread_sums threads = thread_read_arena(THREAD_ALL_ARENAS);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         size_t nslabs, nout;
         count_slabs(c, &nslabs, &nout);
-        size_t ncached = min_size(threads.cached[c] + depot_count(c), nout);
+        size_t ncached = min_size(threads->cached[c] + depot_count(c), nout);
+        totals.live_objects += nout - ncached;
         slab_bytes += nslabs * (size_classes[c].slab_mask + 1);
         out_bytes += nout * size_classes[c].size;
         totals.cached += ncached * size_classes[c].size;
     }
+    totals.live_objects += totals.large_blocks;
     totals.live = out_bytes - totals.cached + totals.large_bytes;
     totals.slab_free = slab_bytes - min_size(out_bytes, slab_bytes);
+    totals.untouched = min_size(slab_untouched_bytes(), totals.slab_free);
     size_t large_units = pages.used - min_size(slab_bytes, pages.used);
     totals.large_rest = large_units - min_size(totals.large_bytes, large_units);
     return totals;
+}
+
+static void add_large_traffic(const struct arena_sums *sums, struct heap_traffic *traffic) {
+    for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
+        traffic->objects += count_read(&sums->lextents[i].nmalloc);
+    }
+    traffic->bytes += count_read(&sums->large_total);
+}
+
+struct heap_traffic heap_traffic(const struct thread_sums *threads) {
+    struct heap_traffic traffic = {0};
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        if (arena_get(a) != NULL) {
+            add_large_traffic(&arena_get(a)->sums, &traffic);
+        }
+    }
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        uint64_t requests = threads->requests[c];
+        for (unsigned a = 0; a < arena_limit(); a++) {
+            requests += arena_get(a) != NULL ? count_read(&arena_get(a)->sums.requests[c]) : 0;
+        }
+        traffic.objects += requests;
+        traffic.bytes += requests * size_classes[c].size;
+    }
+    return traffic;
+}
+
+void heap_walk_ranges(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
+    classmap_walk(visit, context);
+    meta_walk(visit, context);
 }
 
 static void verify_bin(struct bin *bin, void *context) {

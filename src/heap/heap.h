@@ -114,8 +114,10 @@ size_t heap_trim(void);
 /* Everything the heap can account for, in bytes unless it says otherwise. */
 struct heap_totals {
     size_t live;         /* objects the program holds, at their usable size */
+    size_t live_objects; /* number */
     size_t cached;       /* free objects in magazines and depots */
     size_t slab_free;    /* free space in slabs, tails included */
+    size_t untouched;    /* of this, pages that were never used and have no memory */
     size_t large_rest;   /* unused ends of the units of large objects */
     size_t dirty;        /* free pages kept for reuse */
     size_t mapped;       /* addresses made usable */
@@ -126,6 +128,19 @@ struct heap_totals {
     size_t reentered; /* number of calls of signal handlers served apart */
 };
 struct heap_totals heap_totals(void);
+
+/* The same with what all threads have counted read before: that part is the dearer the more there are. */
+struct heap_totals heap_totals_with(const struct thread_sums *threads);
+
+/* What was ever allocated, by arenas that exist; to be read together with `threads`. */
+struct heap_traffic {
+    uint64_t objects;
+    uint64_t bytes; /* at usable size */
+};
+struct heap_traffic heap_traffic(const struct thread_sums *threads);
+
+/* Ranges of addresses in which the heap lies, objects and descriptors, each once.  Takes no lock. */
+void heap_walk_ranges(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 /* Pages of the shared page heap and of those over extent hooks. */
 struct pages_totals heap_pages(void);

@@ -481,7 +481,7 @@ static bool describe_piece(struct hooked *h, struct extent *extent, uintptr_t ba
     if (piece == NULL) {
         return false;
     }
-    piece->chunk.base = base;
+    __atomic_store_n(&piece->chunk.base, base, __ATOMIC_RELAXED); /* classmap_walk reads it */
     piece->chunk.owner = (uint16_t)(h->arena + 1);
     piece->extent = extent;
     piece->committed = ~(unit_map)0;

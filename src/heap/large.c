@@ -64,6 +64,7 @@ static void count_alloc(unsigned arena, size_t bytes) {
     struct arena_sums *sums = &arena_get(arena & ARENA_INDEX)->sums;
     count_add_shared(&sums->lextents[counts_lextent_of(bytes)].nmalloc, 1);
     count_add_shared(&sums->large_bytes, bytes);
+    count_add_shared(&sums->large_total, bytes);
     arena_add_units(arena, units_for(bytes));
 }
 
@@ -80,7 +81,9 @@ static void count_resize(unsigned arena, size_t old_bytes, size_t bytes) {
         count_alloc(arena, bytes);
         count_free(arena, old_bytes);
     } else {
-        count_add_shared(&arena_get(arena & ARENA_INDEX)->sums.large_bytes, bytes - old_bytes);
+        struct arena_sums *sums = &arena_get(arena & ARENA_INDEX)->sums;
+        count_add_shared(&sums->large_bytes, bytes - old_bytes);
+        count_add_shared(&sums->large_total, bytes > old_bytes ? bytes - old_bytes : 0);
         arena_add_units(arena, units_for(bytes) - units_for(old_bytes));
     }
 }

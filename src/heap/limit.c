@@ -70,6 +70,11 @@ size_t limit_held(void) {
 
 /* ---------------------------------------------------------------- the hard limit */
 
+size_t limit_hard(void) {
+    size_t hard = load(&g.hard);
+    return hard != no_limit ? hard : 0;
+}
+
 bool limit_is_hard(void) {
     return load(&g.hard) != no_limit;
 }

@@ -26,6 +26,9 @@ void limit_on_soft(limit_callback *callback, void *context);
 /* Bytes the heap holds now; may lag. */
 size_t limit_held(void);
 
+/* The hard limit now; 0: there is none. */
+size_t limit_hard(void);
+
 /* Is there a hard limit at all?  Spares callers the sum that limit_allows needs. */
 bool limit_is_hard(void);
 

@@ -15,14 +15,48 @@
 #include "heap/limit.h"
 
 /* Under an address space limit every reserved byte is taken from the program. */
-enum { STEP_BYTES = 1 << 20, STEP_BYTES_LIMITED = 128 << 10 };
+enum { STEP_BYTES = 1 << 20, STEP_BYTES_LIMITED = 128 << 10, MOST_RANGES = 64 };
+
+/* Mappings that the kernel has put side by side are one range. */
+struct range {
+    _Atomic uintptr_t start, end;
+};
 
 static struct {
     struct lock lock;
     uintptr_t next; /* guarded by lock */
     uintptr_t end;  /* guarded by lock */
     _Atomic size_t bytes;
+    struct range ranges[MOST_RANGES]; /* written under the lock, read without */
+    _Atomic unsigned range_count;
 } g = {.lock = LOCK_OF_RANK(RANK_METADATA)};
+
+/* One store makes each change visible.  Those too many are not told of. */
+static void note_range(uintptr_t start, uintptr_t end) {
+    unsigned count = g.range_count;
+    for (unsigned i = 0; i < count; i++) {
+        if (g.ranges[i].start == end) {
+            g.ranges[i].start = start;
+            return;
+        }
+        if (g.ranges[i].end == start) {
+            g.ranges[i].end = end;
+            return;
+        }
+    }
+    if (count < MOST_RANGES) {
+        g.ranges[count].start = start;
+        g.ranges[count].end = end;
+        g.range_count = count + 1;
+    }
+}
+
+void meta_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
+    unsigned count = g.range_count;
+    for (unsigned i = 0; i < count; i++) {
+        visit(g.ranges[i].start, g.ranges[i].end, context);
+    }
+}
 
 static bool grow(size_t bytes) {
     size_t step = os_facts.address_space_limited ? STEP_BYTES_LIMITED : STEP_BYTES;
@@ -33,6 +67,7 @@ static bool grow(size_t bytes) {
     }
     g.next = (uintptr_t)start;
     g.end = g.next + wanted;
+    note_range(g.next, g.end);
     return true;
 }
 

@@ -14,5 +14,8 @@ void *meta_alloc(size_t bytes, size_t alignment);
 /* Its lock, to be counted. */
 struct lock *meta_lock(void);
 
+/* The mappings it comes from.  Takes no lock; one made meanwhile may be missing. */
+void meta_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
+
 /* Bytes handed out so far; reads take no lock. */
 size_t meta_bytes(void);

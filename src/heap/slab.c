@@ -36,6 +36,28 @@ void slab_init(uint64_t random) {
     slab_secret = (random & UINT64_C(0x00ffffffffffffff)) | UINT64_C(0xa500000000000001);
 }
 
+/* Several bins change it at once. */
+static _Atomic size_t untouched;
+
+size_t slab_untouched_bytes(void) {
+    size_t bytes = atomic_load_explicit(&untouched, memory_order_relaxed);
+    return bytes <= SIZE_MAX / 2 ? bytes : 0; /* A fork may have cost a part of a change. */
+}
+
+/* Bytes of a fresh slab in pages that nobody has written to. */
+static size_t untouched_in(const struct span *slab) {
+    const struct size_class *sc = &size_classes[slab->size_class];
+    size_t slab_bytes = (size_t)sc->slab_mask + 1;
+    size_t carved = align_up((size_t)slab->ncarved * sc->size, os_facts.page_bytes);
+    return slab->is_fresh ? slab_bytes - min_size(carved, slab_bytes) : 0;
+}
+
+static void add_untouched(size_t bytes) {
+    if (bytes != 0) {
+        atomic_fetch_add_explicit(&untouched, bytes, memory_order_relaxed);
+    }
+}
+
 void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     slab->nout = SLAB_APART;
     slab->ncarved = 0;
@@ -44,6 +66,7 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     __atomic_store_n(&slab->size_class, (uint8_t)size_class, __ATOMIC_RELAXED);
     unsigned words = (size_classes[size_class].total + 63u) / 64;
     __builtin_memset(slab->bits, 0, words * sizeof(uint64_t));
+    add_untouched(untouched_in(slab));
     /* Release: a walk over all spans that meets it finds its arena. */
     __atomic_store_n(&slab->kind, SPAN_SLAB, __ATOMIC_RELEASE);
 }
@@ -62,6 +85,7 @@ static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
 }
 
 void slab_destroy(struct span *slab) {
+    add_untouched(-untouched_in(slab));
     classmap_publish(slab->base, granules_ready(slab, slab->ncarved), 0);
     __atomic_store_n(&slab->kind, SPAN_NONE, __ATOMIC_RELAXED);
 }
@@ -69,6 +93,7 @@ void slab_destroy(struct span *slab) {
 /* Carves up to, but not including, object `end`. */
 static void carve_to(struct span *slab, unsigned end) {
     const struct size_class *sc = slab_class(slab);
+    size_t before = untouched_in(slab);
     unsigned ready = granules_ready(slab, slab->ncarved);
     char *object = (char *)slab->base + (size_t)slab->ncarved * sc->size;
     for (unsigned i = slab->ncarved; i < end; i++, object += sc->size) {
@@ -76,6 +101,7 @@ static void carve_to(struct span *slab, unsigned end) {
     }
     bits_set_range(slab->bits, slab->ncarved, end - slab->ncarved);
     slab->ncarved = (uint16_t)end;
+    add_untouched(untouched_in(slab) - before);
     classmap_publish(slab->base + (uintptr_t)ready * UNIT_BYTES, granules_ready(slab, end) - ready,
                      slab->size_class);
 }

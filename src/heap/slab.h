@@ -26,6 +26,10 @@ static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
+/* Bytes of all slabs that no object was carved from yet and that have no memory behind them; a number to
+ * tell, not to rely on. */
+size_t slab_untouched_bytes(void);
+
 /* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */
 void slab_create(struct span *slab, unsigned size_class, unsigned arena);
 

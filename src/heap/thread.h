@@ -82,6 +82,7 @@ struct thread {
     uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
     struct thread_exact exact;
     uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
+    uint32_t visits;      /* of depots and bins */
     size_t spare_bytes;   /* of the budget, not promised to any class */
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */
