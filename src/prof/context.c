@@ -134,6 +134,7 @@ static void begin_anew(struct context *context, uint32_t generation) {
     context->generation = generation;
     context->peak_number = 0;
     context->live = context->accumulated = context->peak = (struct sums){0};
+    context->temporary = 0;
 }
 
 static uint32_t take_unused(void) {
@@ -204,6 +205,7 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     context_save(heir, peak_number);
     sums_add(&heir->accumulated, &context->accumulated);
     sums_add(&heir->peak, &context->peak);
+    heir->temporary += context->temporary;
     forget(number);
 }
 

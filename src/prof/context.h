@@ -50,6 +50,7 @@ struct context {
     uint32_t sibling_before, sibling_after;
     uint64_t peak_number;
     struct sums live, accumulated, peak;
+    uint64_t temporary; /* objects that lived shortly (record.h), in 65536ths */
 };
 
 /* The number of the context of a stack and thread in this generation, with counts of 0 if it is new;

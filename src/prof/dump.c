@@ -33,6 +33,7 @@ struct job {
 struct profile {
     enum dump_format format;
     enum dump_what what;
+    bool hides_addresses;
 };
 
 static int write_profile(struct out *out, const void *what) {
@@ -44,6 +45,7 @@ static int write_profile(struct out *out, const void *what) {
         return error;
     }
     maps_read(&maps);
+    maps.hides = profile->hides_addresses;
     if (profile->format == DUMP_JEMALLOC) {
         dump_write_jemalloc(out, &extract, &maps);
     } else if (profile->format == DUMP_GPERFTOOLS) {
@@ -84,7 +86,7 @@ static int run(struct job job, struct out *out, int (*take)(void *, const char *
 }
 
 int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
-    struct profile profile = {format, what};
+    struct profile profile = {format, what, false};
     struct space *space = space_map();
     if (space == NULL) {
         return -ENOMEM;
@@ -94,6 +96,56 @@ int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
     return error;
 }
 
+static int run_to_sink(struct job job, const struct dump_sink *sink) {
+    struct space *space = space_map();
+    if (space == NULL) {
+        return -ENOMEM;
+    }
+    int error = run(job, &space->out, sink->take, sink->target);
+    space_unmap(space);
+    return error;
+}
+
+/* The other formats have the maps of the process as the kernel writes them. */
+int dump_to_sink(struct dump_sink sink, enum dump_format format, enum dump_what what) {
+    struct profile profile = {format, what, sink.hides_addresses};
+    if (sink.hides_addresses && format != DUMP_PROTO) {
+        return -ENOTSUP;
+    }
+    return run_to_sink((struct job){write_profile, &profile}, &sink);
+}
+
+static void write_module(struct out *out, const struct maps *maps, const struct maps_module *module,
+                         bool hides) {
+    if (!hides) {
+        out_hex(out, module->start, 0);
+        out_char(out, '-');
+        out_hex(out, module->end, 0);
+        out_char(out, ' ');
+    }
+    out_hex(out, module->offset, 0);
+    out_char(out, ' ');
+    out_string(out, module->build_id[0] != '\0' ? module->build_id : "-");
+    out_char(out, ' ');
+    out_bytes(out, maps->text.bytes + module->path, module->path_bytes);
+    out_char(out, '\n');
+}
+
+static int write_modules(struct out *out, const void *what) {
+    const bool *hides = what;
+    struct maps maps;
+    maps_read(&maps);
+    for (size_t i = 0; i < maps.count; i++) {
+        write_module(out, &maps, maps_module(&maps, i), *hides);
+    }
+    maps_release(&maps);
+    return 0;
+}
+
+int dump_modules(struct dump_sink sink) {
+    return run_to_sink((struct job){write_modules, &sink.hides_addresses}, &sink);
+}
+
 /* ---------------------------------------------------------------- to files */
 
 static int run_to_file(struct job job, struct space *space, const char *path) {
@@ -101,7 +153,7 @@ static int run_to_file(struct job job, struct space *space, const char *path) {
     if (error != 0) {
         return error;
     }
-    error = run(job, &space->out, out_to_descriptor, &space->file.fd);
+    error = run(job, &space->out, out_to_file, &space->file.fd);
     error = file_end(&space->file, path, error);
     if (error == 0) {
         tell_dumped(path);
@@ -130,7 +182,7 @@ enum dump_format dump_format_by_name(const char *path, enum dump_format otherwis
 }
 
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
-    struct profile profile = {format, what};
+    struct profile profile = {format, what, false};
     struct space *space = space_map();
     if (space == NULL) {
         return -ENOMEM;
@@ -149,6 +201,8 @@ const char *dump_explain(int error) {
     case ENOSPC:
     case EDQUOT:
         return "the disk is full";
+    case OS_LITTLE_ROOM:
+        return "a tenth of the disk is to stay free";
     case EFBIG:
         return "the file would be larger than allowed";
     case EACCES:
@@ -178,7 +232,7 @@ void dump_warn(const char *path, int error) {
 }
 
 static int dump_to_next_name(struct space *space, char kind) {
-    struct profile profile = {(enum dump_format)opt.prof_format, DUMP_NOW};
+    struct profile profile = {(enum dump_format)opt.prof_format, DUMP_NOW, false};
     if (!file_name_dump(space->path, kind)) {
         return -EINVAL;
     }
@@ -244,7 +298,7 @@ static char *run_to_memory(struct job job, size_t *length) {
 }
 
 char *dump_to_memory(enum dump_format format, enum dump_what what, size_t *length) {
-    struct profile profile = {format, what};
+    struct profile profile = {format, what, false};
     return run_to_memory((struct job){write_profile, &profile}, length);
 }
 

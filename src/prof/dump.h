@@ -16,6 +16,19 @@ enum dump_what { DUMP_NOW, DUMP_PEAK };
 /* To a descriptor that the caller has opened. */
 int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what);
 
+/* To whoever takes the pieces: 0 or -errno.  Without addresses it is profile.proto or -ENOTSUP; places are
+ * then told by module, offset and build id. */
+struct dump_sink {
+    int (*take)(void *target, const char *bytes, size_t length);
+    void *target;
+    bool hides_addresses;
+};
+int dump_to_sink(struct dump_sink sink, enum dump_format format, enum dump_what what);
+
+/* The modules of the process, one line each: start, end, offset, build id or -, path.  Without addresses the
+ * first two are left out. */
+int dump_modules(struct dump_sink sink);
+
 /* To a new file of mode 0600, completely or not at all; -EEXIST when there is one of this name. */
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * dump_proto.c - profile.proto in gzip, which pprof and everything that speaks its language reads.
+ * dump_proto.c - profile.proto, which pprof and everything that speaks its language reads.
  *
  * The message is written as it is met, without a tree in memory: sample types, samples, mappings,
  * locations, strings.  A sample names its locations by number, so these are numbered as they come and
@@ -10,6 +10,11 @@
  *
  * Values are our estimates; no reader multiplies.  Addresses lie inside the call: one less than where
  * it returns to.
+ *
+ * A dump is in gzip and has the four types that readers expect.  A snapshot of a container (frames.h) is
+ * plain, because the command compresses, and has four more: the peak, what lived shortly, and how much
+ * of what is in use was not asked for.  The last is an estimate from the samples of a context: their
+ * share of rounding, times what they stand for.
  */
 #include <errno.h>
 #include <string.h>
@@ -60,6 +65,10 @@ enum word {
     WORD_BYTES,
     WORD_INUSE_OBJECTS,
     WORD_INUSE_SPACE,
+    WORD_PEAK_OBJECTS,
+    WORD_PEAK_SPACE,
+    WORD_TEMP_OBJECTS,
+    WORD_SLACK_SPACE,
     WORD_SPACE,
     WORD_THREAD,
     WORD_REQUEST,
@@ -80,13 +89,17 @@ static const char *const words[WORDS] = {
     [WORD_BYTES] = "bytes",
     [WORD_INUSE_OBJECTS] = "inuse_objects",
     [WORD_INUSE_SPACE] = "inuse_space",
+    [WORD_PEAK_OBJECTS] = "peak_objects",
+    [WORD_PEAK_SPACE] = "peak_space",
+    [WORD_TEMP_OBJECTS] = "temp_objects",
+    [WORD_SLACK_SPACE] = "slack_space",
     [WORD_SPACE] = "space",
     [WORD_THREAD] = "thread",
     [WORD_REQUEST] = "request",
     [WORD_DROP_FRAMES] = DROP_FRAMES,
 };
 
-enum { VARINT_BYTES = 10 };
+enum { VARINT_BYTES = 10, DUMP_VALUES = 4, SNAPSHOT_VALUES = 8 };
 
 /* The message being made: at most as many frames as a stack has, of ten bytes each, and a little. */
 struct message {
@@ -98,6 +111,7 @@ struct message {
 struct proto {
     const struct extract *extract;
     const struct maps *maps;
+    unsigned values;  /* of a sample */
     struct out plain; /* the profile before it is compressed */
     struct gzip gzip;
     struct message message;
@@ -241,7 +255,7 @@ static void write_locations(struct proto *proto) {
         size_t module = maps_find(proto->maps, address);
         put_number(&proto->message, LOCATION_ID, i + 1);
         put_number(&proto->message, LOCATION_MAPPING, mapping_number(proto->maps, module));
-        put_number(&proto->message, LOCATION_ADDRESS, address);
+        put_number(&proto->message, LOCATION_ADDRESS, maps_tell(proto->maps, module, address));
         write_message(proto, PROFILE_LOCATION);
     }
 }
@@ -271,10 +285,24 @@ static void put_locations(struct proto *proto, const struct extract_row *row) {
     proto->inner.length = 0;
 }
 
+/* Bytes of rounding among those that live. */
+static double slack_of(const struct prof_sum *live) {
+    double rest = (double)live->bytes - (double)live->requested;
+    return rest > 0 ? live->all_bytes * rest / (double)live->bytes : 0;
+}
+
 static void put_values(struct proto *proto, const struct extract_row *row) {
-    const double values[4] = {row->accumulated.all_objects, row->accumulated.all_bytes,
-                              row->live.all_objects, row->live.all_bytes};
-    for (int i = 0; i < 4; i++) {
+    const double values[SNAPSHOT_VALUES] = {
+        row->accumulated.all_objects,
+        row->accumulated.all_bytes,
+        row->live.all_objects,
+        row->live.all_bytes,
+        row->peak_objects,
+        row->peak_bytes,
+        row->temporary,
+        slack_of(&row->live),
+    };
+    for (unsigned i = 0; i < proto->values; i++) {
         put_varint(&proto->inner, extract_round(values[i]));
     }
     put_inner(&proto->message, SAMPLE_VALUE, &proto->inner);
@@ -298,8 +326,8 @@ static void write_sample(struct proto *proto, const struct extract_row *row) {
 static void write_mapping(struct proto *proto, size_t module) {
     const struct maps_module *mapping = maps_module(proto->maps, module);
     put_number(&proto->message, MAPPING_ID, mapping_number(proto->maps, module));
-    put_number(&proto->message, MAPPING_START, mapping->start);
-    put_number(&proto->message, MAPPING_LIMIT, mapping->end);
+    put_number(&proto->message, MAPPING_START, maps_tell(proto->maps, module, mapping->start));
+    put_number(&proto->message, MAPPING_LIMIT, maps_tell(proto->maps, module, mapping->end));
     put_number(&proto->message, MAPPING_OFFSET, mapping->offset);
     put_number(&proto->message, MAPPING_FILE, WORDS + 2 * module);
     if (mapping->build_id[0] != '\0') {
@@ -369,6 +397,12 @@ static void write_profile(struct proto *proto) {
     write_type(proto, PROFILE_SAMPLE_TYPE, WORD_ALLOC_SPACE, WORD_BYTES);
     write_type(proto, PROFILE_SAMPLE_TYPE, WORD_INUSE_OBJECTS, WORD_COUNT);
     write_type(proto, PROFILE_SAMPLE_TYPE, WORD_INUSE_SPACE, WORD_BYTES);
+    if (proto->values == SNAPSHOT_VALUES) {
+        write_type(proto, PROFILE_SAMPLE_TYPE, WORD_PEAK_OBJECTS, WORD_COUNT);
+        write_type(proto, PROFILE_SAMPLE_TYPE, WORD_PEAK_SPACE, WORD_BYTES);
+        write_type(proto, PROFILE_SAMPLE_TYPE, WORD_TEMP_OBJECTS, WORD_COUNT);
+        write_type(proto, PROFILE_SAMPLE_TYPE, WORD_SLACK_SPACE, WORD_BYTES);
+    }
     for (uint32_t i = 0; i < proto->extract->count && proto->error == 0; i++) {
         write_sample(proto, extract_row(proto->extract, i));
     }
@@ -383,22 +417,51 @@ static void write_profile(struct proto *proto) {
     write_number(proto, PROFILE_DEFAULT_TYPE, WORD_INUSE_SPACE);
 }
 
+/* A target for an out: another one. */
+static int pass_on(void *out, const char *bytes, size_t length) {
+    out_bytes(out, bytes, length);
+    return 0;
+}
+
+static struct proto *begin(const struct extract *extract, const struct maps *maps,
+                           unsigned values) {
+    struct proto *proto = os_map(align_up(sizeof(struct proto), os_facts.page_bytes));
+    if (proto != NULL) {
+        proto->extract = extract;
+        proto->maps = maps;
+        proto->values = values;
+    }
+    return proto;
+}
+
+static int end(struct proto *proto) {
+    int error = proto->error;
+    pile_release(&proto->locations);
+    pile_release(&proto->slots);
+    os_unmap(proto, align_up(sizeof(struct proto), os_facts.page_bytes));
+    return error;
+}
+
 int dump_write_proto(struct out *out, const struct extract *extract, const struct maps *maps) {
-    size_t bytes = align_up(sizeof(struct proto), os_facts.page_bytes);
-    struct proto *proto = os_map(bytes);
+    struct proto *proto = begin(extract, maps, DUMP_VALUES);
     if (proto == NULL) {
         return -ENOMEM;
     }
-    proto->extract = extract;
-    proto->maps = maps;
     gzip_begin(&proto->gzip, out);
     out_begin(&proto->plain, gzip_take, &proto->gzip);
     write_profile(proto);
     out_end(&proto->plain);
     gzip_end(&proto->gzip);
-    int error = proto->error;
-    pile_release(&proto->locations);
-    pile_release(&proto->slots);
-    os_unmap(proto, bytes);
-    return error;
+    return end(proto);
+}
+
+int dump_write_snapshot(struct out *out, const struct extract *extract, const struct maps *maps) {
+    struct proto *proto = begin(extract, maps, SNAPSHOT_VALUES);
+    if (proto == NULL) {
+        return -ENOMEM;
+    }
+    out_begin(&proto->plain, pass_on, out);
+    write_profile(proto);
+    out_end(&proto->plain);
+    return end(proto);
 }

@@ -140,10 +140,15 @@ static bool read_rows(struct extract *extract) {
             return false;
         }
         extract->threads = (uint32_t)max_size(extract->threads, (size_t)context.thread + 1);
-        rows(extract)[extract->count++] = (struct extract_row){.stack = context.stack,
-                                                               .thread = context.thread,
-                                                               .live = *live,
-                                                               .accumulated = context.accumulated};
+        rows(extract)[extract->count++] = (struct extract_row){
+            .stack = context.stack,
+            .thread = context.thread,
+            .live = *live,
+            .accumulated = context.accumulated,
+            .peak_objects = context.peak.all_objects,
+            .peak_bytes = context.peak.all_bytes,
+            .temporary = context.temporary,
+        };
         extract->rows.length += sizeof(struct extract_row);
     }
     return true;

@@ -159,7 +159,7 @@ static void put_block(struct gzip *gzip, const char *bytes, size_t length) {
 
 /* ---------------------------------------------------------------- the file */
 
-static void make_crc_table(uint32_t table[256]) {
+void gzip_make_crc_table(uint32_t table[256]) {
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t value = i;
         for (int bit = 0; bit < 8; bit++) {
@@ -169,13 +169,22 @@ static void make_crc_table(uint32_t table[256]) {
     }
 }
 
+uint32_t gzip_crc(const uint32_t table[256], uint32_t crc, const void *bytes, size_t length) {
+    const unsigned char *next = bytes;
+    crc = ~crc;
+    for (size_t i = 0; i < length; i++) {
+        crc = table[(crc ^ next[i]) & 255] ^ crc >> 8;
+    }
+    return ~crc;
+}
+
 void gzip_begin(struct gzip *gzip, struct out *to) {
     gzip->to = to;
-    gzip->crc = 0xffffffffu;
+    gzip->crc = 0;
     gzip->length = 0;
     gzip->bits = 0;
     gzip->bits_count = 0;
-    make_crc_table(gzip->crc_table);
+    gzip_make_crc_table(gzip->crc_table);
     make_codes(gzip);
     /* Mark, deflate, no flags, no time, no hint, Unix. */
     static const unsigned char header[10] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3};
@@ -184,11 +193,7 @@ void gzip_begin(struct gzip *gzip, struct out *to) {
 
 int gzip_take(void *target, const char *bytes, size_t length) {
     struct gzip *gzip = target;
-    uint32_t crc = gzip->crc;
-    for (size_t i = 0; i < length; i++) {
-        crc = gzip->crc_table[(crc ^ (unsigned char)bytes[i]) & 255] ^ crc >> 8;
-    }
-    gzip->crc = crc;
+    gzip->crc = gzip_crc(gzip->crc_table, gzip->crc, bytes, length);
     gzip->length += (uint32_t)length;
     put_block(gzip, bytes, length);
     return gzip->to->error;
@@ -199,6 +204,6 @@ void gzip_end(struct gzip *gzip) {
     put_bits(gzip, 1, 2);
     put_symbol(gzip, END_OF_BLOCK);
     end_bits(gzip);
-    put_bits(gzip, ~gzip->crc, 32);
+    put_bits(gzip, gzip->crc, 32);
     put_bits(gzip, gzip->length, 32);
 }

@@ -268,6 +268,17 @@ const struct maps_module *maps_module(const struct maps *maps, size_t index) {
     return (const struct maps_module *)(const void *)maps->modules.bytes + index;
 }
 
+uintptr_t maps_tell(const struct maps *maps, size_t module, uintptr_t address) {
+    enum { LG_DISTANCE = 36 }; /* more than any module has */
+    if (!maps->hides) {
+        return address;
+    }
+    if (module >= maps->count) {
+        return 0;
+    }
+    return (((uintptr_t)module + 1) << LG_DISTANCE) + (address - maps_module(maps, module)->start);
+}
+
 size_t maps_find(const struct maps *maps, uintptr_t address) {
     size_t low = 0, high = maps->count;
     while (low < high) {

@@ -28,6 +28,7 @@ struct maps {
     struct pile modules; /* in the order of their addresses */
     size_t count;        /* of modules */
     size_t program;      /* which of them is the program; `count` where none is */
+    bool hides;          /* addresses are not to be told */
 };
 
 /* Reads them.  Where /proc is missing, or there is no memory, `maps` is empty. */
@@ -38,6 +39,10 @@ const struct maps_module *maps_module(const struct maps *maps, size_t index);
 
 /* The index of the module that has the address, or `count`. */
 size_t maps_find(const struct maps *maps, uintptr_t address);
+
+/* An address of a module, or its end, as it may be told.  Hidden ones count as if the modules lay one behind
+ * the other, far apart, so readers find the same places in them; 0 for what is in none. */
+uintptr_t maps_tell(const struct maps *maps, size_t module, uintptr_t address);
 
 /* Takes the next line off a text of maps, with its end; 0 bytes when there is none. */
 size_t maps_next_line(const struct maps *maps, size_t at);

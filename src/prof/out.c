@@ -36,6 +36,11 @@ int out_to_descriptor(void *fd, const char *bytes, size_t length) {
     return os_write_all(*(const int *)fd, bytes, length);
 }
 
+int out_to_file(void *fd, const char *bytes, size_t length) {
+    int error = os_check_room(*(const int *)fd, length);
+    return error != 0 ? error : out_to_descriptor(fd, bytes, length);
+}
+
 int out_to_pile(void *target, const char *bytes, size_t length) {
     struct pile *pile = target;
     if (!pile_grow(pile, length)) {

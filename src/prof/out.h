@@ -31,6 +31,7 @@ int out_end(struct out *out);
 
 /* Targets: a descriptor, given by its address, and a pile. */
 int out_to_descriptor(void *fd, const char *bytes, size_t length);
+int out_to_file(void *fd, const char *bytes, size_t length); /* leaves a tenth of the disk free */
 int out_to_pile(void *pile, const char *bytes, size_t length);
 
 void out_bytes(struct out *out, const void *bytes, size_t length);

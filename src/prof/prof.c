@@ -365,9 +365,14 @@ static bool somebody_looks(void) {
     return journal_is_on() || recent_max() != 0;
 }
 
+/* And counts those that do not live long. */
+static bool is_run_recorded(void) {
+    return opt.run_file[0] != '\0';
+}
+
 /* Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
 static uint64_t time_of_birth(void) {
-    return UNLIKELY(somebody_looks()) ? os_now_ns() : os_now_ms() * 1000000;
+    return UNLIKELY(somebody_looks() || is_run_recorded()) ? os_now_ns() : os_now_ms() * 1000000;
 }
 
 /* A record of whoever called the function with this frame; 0 without memory. */
@@ -455,6 +460,9 @@ static void event_freed(uint32_t id, const void *object, size_t usable) {
         return;
     }
     struct record_end end = {0};
+    if (is_run_recorded()) {
+        end.ns = os_now_ns();
+    }
     if (UNLIKELY(somebody_looks()) && (journal_is_on() || is_recent(id))) {
         describe_end(&end, __builtin_frame_address(0));
     }
@@ -503,6 +511,7 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
         .live = sum_of(&copy.live),
         .accumulated = sum_of(&copy.accumulated),
         .peak = sum_of(&copy.peak),
+        .temporary = (double)copy.temporary / WEIGHT_ONE,
     };
     return true;
 }

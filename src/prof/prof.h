@@ -11,6 +11,7 @@
 #include "base/common.h"
 #include "heap/heap.h"
 #include "prof/dump.h"
+#include "prof/frames_writer.h"
 #include "prof/mapping.h"
 #include "prof/tell.h"
 #include "prof/sample.h"
@@ -87,6 +88,8 @@ struct prof_context {
     uint32_t stack;
     uint32_t thread;
     struct prof_sum live, accumulated, peak;
+    double
+        temporary; /* objects of all that were freed within a millisecond; only while opt.run_file is set */
 };
 
 /* Contexts have indices 0 .. prof_context_count() - 1; one that is unused reads as false. */

@@ -329,6 +329,9 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
     if (UNLIKELY(journal_is_on()) && end != NULL) {
         journal_note(number, context, end);
     }
+    if (end != NULL && end->ns != 0 && end->ns - *record_birth(number) < RECORD_TEMPORARY_NS) {
+        context->temporary += record->weight;
+    }
     subtract_live(context, &counts);
     if (UNLIKELY(context->live.objects == 0)) {
         context_retire(record->context, g.peak_number);

@@ -76,11 +76,15 @@ static inline uint64_t *record_birth(uint32_t number) {
  * is not counted. */
 bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash);
 
-/* Who frees an object, where, and when; the stack may be 0. */
+/* Who frees an object, where, and when; stack and time may be 0: not known. */
 struct record_end {
     uint32_t owner, stack;
     uint64_t ns;
 };
+
+/* An object that is freed less than so many nanoseconds after its birth is temporary.  Time and not a
+ * number of allocations in between, because the answer must not depend on the rate of sampling. */
+enum { RECORD_TEMPORARY_NS = 1000000 };
 
 /* The object is gone.  The number goes to the stash, or to all where that is NULL. */
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end);

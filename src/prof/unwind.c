@@ -14,9 +14,9 @@
  * and walk by that ourselves.  FRAME and END are properties of the machine code, and so is the distance,
  * but for functions that take a varying part of the stack (alloca, aligned locals); those usually
  * have a frame pointer, and otherwise the words found do not look like sites.  A walk counts if every
- * address is a known site and it comes to an END; otherwise libgcc walks, and teaches.  Of the walks that
- * relied on distances one in 256 is checked in the same way; one in 4096 where all it relied on was
- * confirmed before.
+ * address is a known site and it comes to an END; otherwise libgcc walks, and teaches, until our own walk
+ * comes to its end from there.  Of the walks that relied on distances, or began as libgcc's, libgcc walks one
+ * in 256 to its end; one in 4096 where all it relied on was confirmed before.
  *
  * The levels of a thread's last walk are kept.  The next one walks until it meets them, and then only looks
  * whether the words it would read are what they were: renew() says why that is the same.
@@ -143,7 +143,7 @@ static void find_range_of_libgcc(void) {
     }
 }
 
-static void ask_libgcc(struct chain *chain, struct reach *reach);
+static void ask_libgcc(struct chain *chain, struct reach *reach, bool may_stop);
 
 /* It ends the process when it finds no table for whoever calls it: in a static program, before a
  * constructor of libgcc's has run. */
@@ -626,7 +626,9 @@ struct trace {
     struct chain *chain;
     struct reach *reach;
     struct walk_place at; /* of the last address; slot 0: not on the stack */
-    bool has_started, is_cut;
+    bool may_stop;        /* where the rest is known, though nobody checks it then */
+    bool was_lost;        /* we could not have come here from the address before */
+    bool has_started, is_cut, is_done;
 };
 
 /* The word that holds a return address: below where the stack is after the return, or beside the frame
@@ -684,6 +686,29 @@ static bool can_go_on(const struct trace *trace, struct _Unwind_Context *context
     return can_read(trace->reach, place) && is_readable_code(word_at(place));
 }
 
+/* Is this a site that our own walk stops at? */
+static bool is_lost_at(uintptr_t address, uintptr_t frame) {
+    uint64_t site = find_site(address);
+    return site == 0 || (site & SITE_VARIES && !(site & SITE_FRAME && frame != 0));
+}
+
+/* Behind what was not known, mostly a site or two at the inner end, our own walk may come to its end: a
+ * step of libgcc's takes a hundred times as long. */
+static bool can_walk_rest(struct trace *trace) {
+    struct chain *chain = trace->chain;
+    uintptr_t address = chain->addresses[chain->count - 1];
+    bool is_lost = is_lost_at(address, trace->at.frame);
+    bool tries = trace->may_stop && trace->was_lost && !is_lost && trace->at.slot != 0;
+    trace->was_lost = is_lost;
+    if (tries) {
+        unsigned before = chain->count;
+        walk_on(chain, trace->at, trace->reach);
+        trace->is_done = chain->is_sure;
+        chain->count = chain->is_sure ? chain->count : before;
+    }
+    return trace->is_done;
+}
+
 static _Unwind_Reason_Code visit_frame(struct _Unwind_Context *context, void *argument) {
     struct trace *trace = argument;
     struct chain *chain = trace->chain;
@@ -707,12 +732,13 @@ static _Unwind_Reason_Code visit_frame(struct _Unwind_Context *context, void *ar
     }
     trace->at = (struct walk_place){slot, g.functions.reg(context, FRAME_REGISTER)};
     chain->addresses[chain->count++] = address;
-    return can_go_on(trace, context, address) ? _URC_NO_REASON : _URC_END_OF_STACK;
+    return !can_walk_rest(trace) && can_go_on(trace, context, address) ? _URC_NO_REASON
+                                                                       : _URC_END_OF_STACK;
 }
 
 /* Replaces what we found ourselves. */
-static COLD void ask_libgcc(struct chain *chain, struct reach *reach) {
-    struct trace trace = {.chain = chain, .reach = reach};
+static COLD void ask_libgcc(struct chain *chain, struct reach *reach, bool may_stop) {
+    struct trace trace = {.chain = chain, .reach = reach, .may_stop = may_stop};
     unsigned before = chain->count;
     chain->count = 0;
     g.functions.backtrace(visit_frame, &trace);
@@ -720,7 +746,7 @@ static COLD void ask_libgcc(struct chain *chain, struct reach *reach) {
         chain->count = before; /* It did not find its way to our caller. */
         return;
     }
-    if (!trace.is_cut) {
+    if (!trace.is_cut && !trace.is_done) {
         learn_site(chain->addresses[chain->count - 1], 0, SITE_END | SITE_VARIES);
         if (trace.at.slot != 0) {
             walk_on(chain, trace.at, reach);
@@ -757,13 +783,14 @@ static bool can_ask(const struct chain *chain) {
 static void walk(struct unwind_thread *thread, struct chain *chain, struct walk_place start,
                  struct reach *reach) {
     walk_on(chain, start, reach);
-    bool is_enough = chain->is_sure && opt.prof_unwind == PROF_UNWIND_AUTO &&
-                     !is_to_be_checked(thread, chain->has_guessed ? GUESS_NEW : GUESS_NONE);
-    if (is_enough) {
+    bool guesses = chain->has_guessed || !chain->is_sure;
+    bool believes = opt.prof_unwind == PROF_UNWIND_AUTO &&
+                    !is_to_be_checked(thread, guesses ? GUESS_NEW : GUESS_NONE);
+    if (chain->is_sure && believes) {
         return;
     }
     if (opt.prof_unwind != PROF_UNWIND_FRAME_POINTERS && can_ask(chain)) {
-        ask_libgcc(chain, reach);
+        ask_libgcc(chain, reach, believes);
     } else if (!chain->is_sure &&
                chain->count == 1) { /* nothing was learnt, or not allowed to be */
         walk_frames(chain, start, reach);
@@ -785,7 +812,7 @@ static COLD bool is_confirmed(struct unwind_thread *thread, struct chain *chain,
     if (!can_ask(chain)) {
         return true;
     }
-    ask_libgcc(chain, reach);
+    ask_libgcc(chain, reach, false);
     bool agrees = chain->count == thread->count;
     for (unsigned i = 0; i < thread->count && agrees; i++) {
         struct unwind_level *level = &thread->levels[thread->count - 1 - i];

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * frames_writer.h - a container of frames.h that grows while the process runs.
+ *
+ * Threads     One struct frames, one thread at a time, inside and with no lock held.  Errors are negative
+ *             errno values.
+ */
+#pragma once
+
+#include "base/common.h"
+#include "prof/dump_file.h"
+
+/* A container on the way; all zeros: none.  The path ends in ".part" until frames_end. */
+struct frames {
+    uint32_t process; /* whose it is; a child that shares this memory must not write */
+    uint64_t device, inode;
+    uint64_t bytes; /* of whole frames */
+    uint64_t start_ns;
+    char path[FILE_NAME_BYTES];
+};
+
+/* A point of the series, as FRAME_STAT has it. */
+struct frames_point {
+    uint64_t t_ns, rss, live, held, allocated, freed;
+};
+
+/* Creates `path`.part with header and FRAME_HEAD, whose lines are given.  Nothing is left behind where that
+ * fails, -EEXIST where either name is taken. */
+int frames_begin(struct frames *frames, const char *path, const char *lines, size_t length);
+
+/* Nanoseconds since then. */
+uint64_t frames_now(const struct frames *frames);
+
+/*
+ * Each appends one frame.  Where that fails the file is cut back to its last whole frame.  A snapshot
+ * of more than `most` bytes is not written: -EMSGSIZE; it and -ENOMEM leave the file fit for more.
+ */
+int frames_snap(struct frames *frames, uint64_t most);
+int frames_stat(struct frames *frames, const struct frames_point *points, unsigned count);
+int frames_note(struct frames *frames, const char *text);
+
+/* FRAME_BYE with these lines, then the name without ".part", if that is still free. */
+int frames_end(struct frames *frames, const char *lines, size_t length);
