@@ -125,6 +125,16 @@ enum tally_profile_format {
 /* The same to a descriptor that is open for writing, a pipe or a socket also; it stays open. */
 int tally_profile_dump_fd(int fd, enum tally_profile_format format);
 
+/*
+ * The control socket, on which the user of the process, and root, may look in and steer with the command
+ * `tally`; docs/manual/control.md has the rest.  It is opened by the option control, or by this call: to
+ * look only, or also to change something.  0 or an errno value: EPERM in set-uid programs, where the option
+ * control:off forbids it, and where no directory is the user's alone; EALREADY when it is open.
+ */
+enum tally_control { TALLY_CONTROL_READ = 1, TALLY_CONTROL_WRITE = 2 };
+int tally_control_start(enum tally_control rights);
+int tally_control_stop(void);
+
 /* Walks the heap and checks it; ends the process with a message when something is broken.  No other
  * thread may allocate or free meanwhile. */
 void tally_verify(void);

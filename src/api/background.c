@@ -35,7 +35,7 @@
 #include "control/control.h"
 #include "heap/heap.h"
 
-/* The stack suffices for writing a profile. */
+/* The stack suffices for writing a profile, beside some of the program's thread-local data. */
 enum { STACK_BYTES = 256 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
 enum { STOP_WAIT_MS = 100, STOP_WAITS = 100, NS_PER_MS = 1000000 };
 
@@ -75,6 +75,7 @@ static uint64_t tick(void) {
     thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
     wait_ms = min_size(wait_ms, triggers_tick());
+    stats_page_attend();
     thread_mark_inside(false);
     return wait_ms;
 }
@@ -127,7 +128,7 @@ static void *run(void *unused) {
     return NULL;
 }
 
-static bool create(size_t stack_bytes) {
+static bool create(void *(*body)(void *), size_t stack_bytes) {
     pthread_attr_t attributes;
     sigset_t all;
     pthread_t thread;
@@ -138,7 +139,7 @@ static bool create(size_t stack_bytes) {
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     bool made = (stack_bytes == 0 || pthread_attr_setstacksize(&attributes, stack_bytes) == 0) &&
                 pthread_attr_setsigmask_np(&attributes, &all) == 0 &&
-                pthread_create(&thread, &attributes, run, NULL) == 0;
+                pthread_create(&thread, &attributes, body, NULL) == 0;
     pthread_attr_destroy(&attributes);
     return made;
 }
@@ -165,17 +166,21 @@ static void return_to_arena(unsigned own) {
     }
 }
 
+bool background_make_thread(void *(*body)(void *)) {
+    unsigned own = leave_arena();
+    /* A program with much thread-local data needs more than a modest stack. */
+    bool made = create(body, STACK_BYTES) || create(body, 0);
+    return_to_arena(own);
+    return made;
+}
+
 static void start(void) {
     uint32_t none = NONE;
     if (os_now_ms() < g.not_before_ms || os_facts.no_new_privileges ||
         !atomic_compare_exchange_strong(&g.state, &none, STARTING)) {
         return;
     }
-    unsigned own = leave_arena();
-    /* A program with much thread-local data needs more than our modest stack. */
-    bool made = create(STACK_BYTES) || create(0);
-    return_to_arena(own);
-    if (made) {
+    if (background_make_thread(run)) {
         uint32_t starting = STARTING;
         atomic_compare_exchange_strong(&g.state, &starting, AWAKE);
     } else {

@@ -24,5 +24,9 @@ void background_ring(void);
 /* A thread of the program ended; with the last but one the background thread ends too. */
 void background_thread_ended(void);
 
+/* A thread of ours, with all signals blocked and a stack that suffices for writing a profile, or of the usual
+ * size where the program's thread-local data, which lies in it, needs more.  False when it cannot be made. */
+bool background_make_thread(void *(*run)(void *));
+
 /* In the child of a fork the thread does not exist. */
 void background_forked(void);

@@ -23,10 +23,12 @@
 
 #include "api/background.h"
 #include "api/jemalloc.h"
+#include "api/listener.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "base/os_shared.h"
 #include "control/control.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
@@ -56,6 +58,8 @@ static struct {
     _Atomic unsigned calls_in_child; /* slow calls since this process was forked */
     _Atomic bool watches_exit;       /* process_ends will be called */
     _Atomic uint64_t allocated;      /* bytes by all threads, kept for stats_interval only */
+    bool has_signal;                 /* on_signal was set, instead of: */
+    struct sigaction old_signal;
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
 /* ---------------------------------------------------------------- threads */
@@ -102,9 +106,22 @@ size_t life_thread_count(void) {
 
 /* ---------------------------------------------------------------- start and end */
 
+/* A program that has put itself behind a filter of system calls may be ended by one that it does not know of.
+ * The name of a socket and the last snapshot are not worth that. */
+static bool may_call_kernel(void) {
+    return os_facts.confined || !os_is_confined();
+}
+
 static void process_ends(void) {
+    bool is_free = !(socket_is_open() || recorder_is_on()) || may_call_kernel();
+    if (is_free) {
+        listener_stop();
+    }
     if (life_enter()) {
         bool fails = triggers_exit();
+        if (is_free) {
+            recorder_end();
+        }
         if (opt.stats_print) {
             stats_print(log_write, NULL, opt.stats_print_opts);
         }
@@ -147,16 +164,28 @@ static void on_signal(int number) {
 /* A handler of the program's own is left alone, and one that it sets later wins. */
 static void catch_signal(void) {
     int number = (int)opt.prof_signal;
-    struct sigaction old;
+    struct sigaction *old = &g.old_signal;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    if (number == 0) {
+    if (number == 0 || !recorder_is_meant()) {
         return;
     }
-    bool is_free = sigaction(number, NULL, &old) == 0 && !(old.sa_flags & SA_SIGINFO) &&
-                   (old.sa_handler == SIG_DFL || old.sa_handler == SIG_IGN);
+    bool is_free = sigaction(number, NULL, old) == 0 && !(old->sa_flags & SA_SIGINFO) &&
+                   (old->sa_handler == SIG_DFL || old->sa_handler == SIG_IGN);
     sigemptyset(&action.sa_mask);
-    if (!is_free || sigaction(number, &action, NULL) != 0) {
+    g.has_signal = is_free && sigaction(number, &action, NULL) == 0;
+    if (!g.has_signal) {
         log_line("signal %d is taken or cannot be caught: prof_signal is ignored", number);
+    }
+}
+
+/* In a child that is to be quiet the signal does again what it did. */
+static void release_signal(void) {
+    struct sigaction now;
+    int number = (int)opt.prof_signal;
+    if (g.has_signal && !recorder_is_meant() && sigaction(number, NULL, &now) == 0 &&
+        !(now.sa_flags & SA_SIGINFO) && now.sa_handler == on_signal) {
+        sigaction(number, &g.old_signal, NULL);
+        g.has_signal = false;
     }
 }
 
@@ -172,6 +201,7 @@ static void settle_with_libc(bool sees_forks) {
     catch_signal();
     if (!TALLY_OVERRIDE) { /* else a constructor does it: this call may come from the loader */
         prof_settle();
+        listener_start_by_option();
     }
     errno = saved;
 }
@@ -206,11 +236,13 @@ static void start(void) {
         if (!heap_init()) {
             fatal("no memory to start with");
         }
+        opt.prof |= recorder_init();
         prof_init();
         background_init();
         attention_start();
         triggers_init();
         watch_interval();
+        stats_page_start(sees_forks);
         g.is_started = true;
     }
     lock_release(&g.lock);
@@ -240,6 +272,9 @@ static void settle_in_child(void) {
     g.calls_in_child = 0;
     background_forked();
     triggers_forked();
+    socket_forked();
+    stats_page_forked();
+    release_signal();
     attention_raise(ATTENTION_ORPHANS);
     attention_raise(ATTENTION_DEFERRED); /* the bit was lost with the word */
     watch_interval();
@@ -305,6 +340,9 @@ static void attend_inside(uint32_t bits) {
     if (bits & ATTENTION_PROFILE) {
         triggers_attend();
     }
+    if (bits & ATTENTION_STATS) {
+        stats_page_attend();
+    }
 }
 
 /* The program is called outside: it may allocate.  Whoever allocates meanwhile keeps its errno. */
@@ -320,7 +358,8 @@ static void attend_to_soft_limit(void) {
 
 enum {
     ATTENTION_INSIDE = ATTENTION_FORKED | ATTENTION_DEFERRED | ATTENTION_ORPHANS |
-                       ATTENTION_INTERVAL | ATTENTION_CLOCK | ATTENTION_PROFILE | ATTENTION_AGENTS
+                       ATTENTION_INTERVAL | ATTENTION_CLOCK | ATTENTION_PROFILE | ATTENTION_AGENTS |
+                       ATTENTION_STATS
 };
 
 COLD void life_attend(void) {
@@ -342,6 +381,9 @@ COLD void life_attend_growth(void) {
         attend_to_soft_limit();
     }
     if (attention_take(ATTENTION_GROWN)) {
+        thread_mark_inside(true);
+        stats_page_grown();
+        thread_mark_inside(false);
         background_consider();
     }
 }
@@ -356,7 +398,8 @@ __attribute__((constructor(101))) static void start_early(void) {
 }
 
 /* In a static program libgcc knows our tables only after a constructor of its own. */
-__attribute__((constructor)) static void settle_profiler(void) {
+__attribute__((constructor)) static void settle_late(void) {
     prof_settle();
+    listener_start_by_option();
 }
 #endif

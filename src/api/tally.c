@@ -6,6 +6,7 @@
 #include <tally/tally.h>
 
 #include "api/life.h"
+#include "api/listener.h"
 #include "base/bits.h"
 #include "base/opt.h"
 #include "base/os.h"
@@ -148,4 +149,18 @@ EXPORT int tally_profile_dump_fd(int fd, enum tally_profile_format format) {
 
 EXPORT const char *tally_version(void) {
     return TALLY_VERSION;
+}
+
+/* ---------------------------------------------------------------- the control socket */
+
+EXPORT int tally_control_start(enum tally_control rights) {
+    if (rights != TALLY_CONTROL_READ && rights != TALLY_CONTROL_WRITE) {
+        return EINVAL;
+    }
+    return -listener_start(rights == TALLY_CONTROL_WRITE ? CONTROL_WRITE : CONTROL_READ);
+}
+
+EXPORT int tally_control_stop(void) {
+    listener_stop();
+    return 0;
 }

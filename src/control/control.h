@@ -9,6 +9,7 @@
 
 #include "base/common.h"
 #include "control/numbered.h"
+#include "control/recorder.h"
 #include "control/triggers.h"
 
 /* mallctl and its companions, with the codes and effects of docs/manual/ctl.md. */
@@ -36,6 +37,44 @@ struct control_services {
     void (*background_read)(struct control_background *counts);
 };
 extern struct control_services control_services HIDDEN;
+
+/*
+ * The page of counters for other processes (stats_page.h).  It is made once the heap works, if
+ * `sees_forks` says that a child will find it gone; where that fails there is none.  Inside, no lock held.
+ */
+void stats_page_start(bool sees_forks);
+
+/* ATTENTION_STATS: renews it, if it is time. */
+void stats_page_attend(void);
+
+/* The heap has grown: renews it if that is much. */
+void stats_page_grown(void);
+
+/* Renews it now, as a whole. */
+void stats_page_renew(void);
+
+/* In the child of a fork: leaves the parent's and makes one of its own. */
+void stats_page_forked(void);
+
+/* What it tells of the socket: the path, "" for none, and 0, 1 for read or 2 for write. */
+void stats_page_tell_socket(const char *path, unsigned rights);
+
+/*
+ * The control socket (socket.c): requests by wire.h, answered in a thread of its own.
+ *
+ * Opening it makes the socket, with the rights of the option control, CONTROL_READ or CONTROL_WRITE; 0, or
+ * -errno with nothing left behind: -EPERM where it is forbidden, -EALREADY where there is one.  Serving
+ * returns when the socket is to end, or is lost.
+ */
+int socket_open(unsigned rights);
+void socket_serve(void);
+bool socket_is_open(void);
+
+/* Has it serve no more.  The name is removed at once, if it is still ours. */
+void socket_stop(void);
+
+/* In the child of a fork: closes what is the parent's. */
+void socket_forked(void);
 
 /*
  * The statistics as text, or as JSON with the letter J: a summary of the heap whose lines add up, then

@@ -28,10 +28,12 @@ struct control_services control_services;
 
 #define CTL(path, type, access, function, help)                                                    \
     {path, VALUE_##type, CTL_##access, function, HELP(help)},
+#define CTL_INSIDE(start, why)
 const struct ctl_row ctl_rows[] = {
 #include "control/ctl.def"
 };
 #undef CTL
+#undef CTL_INSIDE
 
 enum { ROWS = sizeof(ctl_rows) / sizeof(ctl_rows[0]) };
 

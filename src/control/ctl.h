@@ -100,5 +100,7 @@ const char *ctl_type_name(enum value_type type);
 size_t ctl_type_size(enum value_type type);
 
 #define CTL(path, type, access, function, help) ctl_function function;
+#define CTL_INSIDE(start, why)
 #include "control/ctl.def"
 #undef CTL
+#undef CTL_INSIDE

@@ -33,6 +33,7 @@
 #include "control/events.h"
 #include "control/numbered.h"
 #include "control/pressure.h"
+#include "control/recorder.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
@@ -204,6 +205,9 @@ static void write_profile(enum reason reason, const struct volumes *now) {
     if (numbered_is_running()) {
         describe(reason, now, text);
         numbered_dump(text);
+    } else if (recorder_is_on()) {
+        describe(reason, now, text);
+        recorder_snap(text);
     } else {
         write_with_letter(letters[reason]);
     }
@@ -259,12 +263,12 @@ static bool needs_clock(void) {
 }
 
 bool triggers_want_thread(void) {
-    return prof_is_active() && (needs_clock() || opt.prof_signal != 0);
+    return recorder_is_on() || (prof_is_active() && (needs_clock() || opt.prof_signal != 0));
 }
 
 /* Without a thread of ours, every slow call looks at the clock. */
 static void watch_clock(void) {
-    if (needs_clock() && prof_is_active() && !g.has_thread) {
+    if ((recorder_is_on() || (needs_clock() && prof_is_active())) && !g.has_thread) {
         attention_raise(ATTENTION_CLOCK);
     } else {
         (void)attention_take(ATTENTION_CLOCK);
@@ -316,6 +320,7 @@ uint64_t triggers_tick(void) {
             wait_ms = min_size(wait_ms, MEMORY_LOOK_MS);
         }
     }
+    wait_ms = min_size(wait_ms, recorder_tick());
     if (attention_get() & ATTENTION_PROFILE) {
         triggers_attend();
     }
@@ -353,13 +358,13 @@ void triggers_init(void) {
     restart();
     set_marks();
     watch_peak();
-    if (prof_is_active()) {
+    if (prof_is_active() || recorder_is_on()) {
         triggers_restart();
     }
 }
 
 bool triggers_want_exit(void) {
-    return opt.prof_final || opt.prof_log;
+    return opt.prof_final || opt.prof_log || recorder_is_on();
 }
 
 static void describe_exit(char text[REASON_BYTES]) {
@@ -391,7 +396,7 @@ bool triggers_exit(void) {
         char text[REASON_BYTES];
         describe_exit(text);
         numbered_dump(text);
-    } else if (opt.prof_final) {
+    } else if (opt.prof_final && !recorder_is_on()) {
         has_name = dump_automatically('f') != -EINVAL;
     }
     return opt.prof_final && has_name && opt.prof_leak && dump_report_leaks();
@@ -403,5 +408,6 @@ void triggers_forked(void) {
     g.is_busy = false;
     g.has_thread = false;
     numbered_forked();
+    recorder_forked();
     triggers_restart();
 }

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * listener.c - the thread that answers on the control socket.
+ *
+ * The socket is opened by whoever wants the thread, so that there is somebody to tell what goes wrong; the
+ * thread then only serves.  All signals are blocked in it, and to the heap it is a thread without a cache.
+ */
+#define _GNU_SOURCE /* pthread_setname_np */
+#include "api/listener.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "api/background.h"
+#include "api/life.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "control/control.h"
+#include "heap/heap.h"
+#include "prof/prof.h"
+
+static void *run(void *unused) {
+    (void)unused;
+    tls.registered = 1; /* as in background.c */
+    tls.dead = 1;
+    pthread_setname_np(pthread_self(), "tally-control");
+    socket_serve();
+    return NULL;
+}
+
+int listener_start(unsigned rights) {
+    if (!life_enter()) {
+        return -EBUSY;
+    }
+    int error = socket_open(rights);
+    life_leave();
+    if (error != 0) {
+        return error;
+    }
+    life_watch_exit();
+    if (!background_make_thread(run)) {
+        if (life_enter()) {
+            socket_stop();
+            socket_forked(); /* Nobody serves it: it is as in a child. */
+            stats_page_tell_socket("", 0);
+            life_leave();
+        }
+        return -EAGAIN;
+    }
+    return 0;
+}
+
+void listener_start_by_option(void) {
+    bool is_wanted = opt.control == CONTROL_READ || opt.control == CONTROL_WRITE;
+    if (!is_wanted || !recorder_is_meant()) {
+        return;
+    }
+    int saved = os_error();
+    int error = listener_start((unsigned)opt.control);
+    /* Where it is not allowed, whoever set the option need not be somebody who may know. */
+    if (error != 0 && error != -EPERM) {
+        log_line("no control socket: %s (%d)", dump_explain(error), -error);
+    } else if (error == -EPERM && !os_facts.secure) {
+        log_line("no control socket: its directory is not the user's alone, a filter of system "
+                 "calls is there, or the process may not be dumped");
+    }
+    os_set_error(saved);
+}
+
+void listener_stop(void) {
+    socket_stop();
+}

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * recorder.c - which processes record themselves, and when frames are written.
+ *
+ *      points      every 50 ms at first            collected, written each second
+ *      snapshots   100, 200, 400 ms, then each     at the end, too, and when a trigger asks
+ *                  run_every_ms
+ *
+ * After each 256 of a kind its interval doubles, so a week is some thousand.  A snapshot that took long
+ * makes the next one wait a hundred times as long; one that is large, compared to the room that is left,
+ * doubles the interval.  So the recorder takes about a hundredth of one CPU at most, and the file never
+ * grows beyond 64 MiB, of which the end is kept for the last snapshot.
+ *
+ * Who looks at the clock is the background thread, which this asks for (triggers.c); where there can be
+ * none, slow calls.  Between two slow calls nothing is sampled, so what is not recorded then is the last
+ * moments before the program fell idle.  A process that ends by _exit, exec or a signal leaves what
+ * was written until then.
+ *
+ * `tally run` says in TALLY_ROOT which process it has started.  All others that find the variable are
+ * descendants and record themselves only if run_children has their name; so do forked children, each
+ * in a file of its own, which begins when the child has lived for a moment or ends by itself: most call
+ * exec at once.  The others are quiet in every way: their options are those of somebody else.
+ *
+ * Threads     Who holds `is_busy` writes; all else belongs to that one.  A child that shares our memory
+ *             (vfork) has another process id, and touches nothing.
+ */
+#include "control/recorder.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include <tally/tally.h>
+
+#include "base/attention.h"
+#include "base/fmt.h"
+#include "base/log.h"
+#include "base/opt.h"
+#include "base/os.h"
+#include "base/os_socket.h"
+#include "control/pressure.h"
+#include "heap/heap.h"
+#include "prof/prof.h"
+
+enum {
+    POINT_MS = 50,
+    FIRST_SNAP_MS = 100,
+    POINTS_WRITTEN_MS = 1000,
+    DOUBLED_AFTER = 256,
+    COST_SHARE = 100,  /* a snapshot may take this part of the time until the next */
+    ROOM_SHARE = 64,   /* and this part of the room that is left */
+    POINTS_MOST = 64,  /* collected */
+    TAKEN_MOST = 1000, /* names that are tried */
+    INTERVAL_MS_MOST =
+        1 << 30,     /* a snapshot that finds no room doubles it, as often as there are triggers */
+    BUSY_MS = 10,    /* until one looks again who finds somebody else at it */
+    END_WAITS = 500, /* so often at the end */
+    TEXT_BYTES = 8192,      /* of the first frame */
+    LAST_RESERVE = 1 << 20, /* for the last snapshot, at least */
+};
+static const uint64_t FILE_BYTES_MOST = 64 << 20;
+
+/* Something that comes at intervals that grow. */
+struct pace {
+    uint64_t next_ms, interval_ms, count;
+};
+
+static struct {
+    _Atomic bool is_on;
+    _Atomic bool is_quiet; /* a descendant that nobody asked for */
+    _Atomic uint32_t is_busy;
+    _Atomic bool is_wished;   /* somebody wanted a snapshot who found another at it */
+    _Atomic uint64_t next_ms; /* the first of what is due */
+    /* What follows belongs to is_busy. */
+    bool is_begun, has_armed, is_above;
+    bool is_root; /* this is the process that was started, or nobody said which */
+    uint64_t last_snap_bytes, written_ms;
+    struct pace snaps, points;
+    unsigned point_count;
+} g;
+
+/* Apart from g, since few processes touch them. */
+static struct frames frames;
+static struct frames_point points[POINTS_MOST];
+
+bool recorder_is_on(void) {
+    return g.is_on;
+}
+
+bool recorder_is_meant(void) {
+    return !g.is_quiet;
+}
+
+/* ---------------------------------------------------------------- which processes */
+
+/* The time of this process's start, as the kernel counts: the 22nd word of its line, which are counted from
+ * behind the name, that may have blanks. */
+static uint64_t start_time(void) {
+    char text[1024];
+    uint64_t time = 0;
+    if (os_read_file("/proc/self/stat", text, sizeof(text)) <= 0) {
+        return 0;
+    }
+    const char *word = strrchr(text, ')');
+    for (int i = 2; word != NULL && i < 22; i++) {
+        word = strchr(word + 1, ' ');
+    }
+    return word != NULL && fmt_parse_number(word + 1, strspn(word + 1, "0123456789"), &time) ? time
+                                                                                             : 0;
+}
+
+/* TALLY_ROOT=PID:STARTTIME */
+static bool is_root(void) {
+    const char *root = os_environment("TALLY_ROOT");
+    char own[48];
+    if (root == NULL) {
+        return true;
+    }
+    fmt_text(own, sizeof(own), "%u:%lu", os_process_id(), (unsigned long)start_time());
+    return strcmp(root, own) == 0;
+}
+
+/* The last part of the program's path; its length. */
+static size_t program_name(char *name, size_t capacity) {
+    char path[1024];
+    int length = os_read_link("/proc/self/exe", path, sizeof(path) - 1);
+    if (length <= 0) {
+        name[0] = '\0';
+        return 0;
+    }
+    path[length] = '\0';
+    const char *slash = strrchr(path, '/');
+    return fmt_text(name, capacity, "%s", slash != NULL ? slash + 1 : path);
+}
+
+/* Does the text match a pattern with * and ?  After a mismatch the last star takes one character more. */
+static bool matches(const char *pattern, const char *text) {
+    const char *star = NULL, *resume = NULL;
+    while (*text != '\0') {
+        if (*pattern == '*') {
+            star = pattern++;
+            resume = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star != NULL) {
+            pattern = star + 1;
+            text = ++resume;
+        } else {
+            return false;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == '\0';
+}
+
+static bool is_wanted_child(void) {
+    char name[256];
+    program_name(name, sizeof(name));
+    return opt.run_children[0] != '\0' && matches(opt.run_children, name);
+}
+
+/* ---------------------------------------------------------------- names */
+
+/*
+ * The path of the option with %p as the process id, then what makes it another one: the process id for
+ * one that must not have the name of the first, and a number.  That comes before the ending .tally.
+ */
+static size_t put_name(char *path, bool with_process, unsigned number) {
+    char process[24] = "", suffix[48] = "";
+    const char *from = opt.run_file;
+    size_t at = 0, length = strlen(from);
+    bool has_ending = length > 6 && strcmp(from + length - 6, ".tally") == 0;
+    const char *ending = from + length - (has_ending ? 6 : 0);
+    fmt_text(process, sizeof(process), "%u", os_process_id());
+    for (; from < ending && at < FILE_PREFIX_BYTES; from++) {
+        if (from[0] == '%' && from[1] == 'p') {
+            at += fmt_text(path + at, FILE_NAME_BYTES - at, "%s", process);
+            with_process = false;
+            from++;
+        } else {
+            from += from[0] == '%' && from[1] == '%';
+            path[at++] = *from;
+        }
+    }
+    if (number > 1) {
+        fmt_text(suffix, sizeof(suffix), ".%u", number);
+    }
+    return at + fmt_text(path + at, FILE_NAME_BYTES - at, "%s%s%s%s", with_process ? "." : "",
+                         with_process ? process : "", suffix, has_ending ? ".tally" : "");
+}
+
+/* A name that does not depend on where the program goes from here. */
+static bool make_absolute(char path[FILE_NAME_BYTES], char scratch[FILE_NAME_BYTES]) {
+    if (path[0] == '/') {
+        return true;
+    }
+    int length = os_read_link("/proc/self/cwd", scratch, FILE_NAME_BYTES - 1);
+    size_t own = strlen(path);
+    if (length <= 0 || (size_t)length + own + 2 > FILE_NAME_BYTES) {
+        return false;
+    }
+    scratch[length] = '/';
+    memcpy(scratch + length + 1, path, own + 1);
+    memcpy(path, scratch, (size_t)length + own + 2);
+    return true;
+}
+
+/* ---------------------------------------------------------------- the first frame and the last */
+
+/* One line of the first frame; what would end it early becomes a blank. */
+static size_t put_line(char *text, size_t at, const char *key, const char *value) {
+    size_t start = at + fmt_text(text + at, TEXT_BYTES - at, "%s=", key);
+    at = start + fmt_text(text + start, TEXT_BYTES - start, "%s", value);
+    for (size_t i = start; i < at; i++) {
+        text[i] = (unsigned char)text[i] < ' ' ? ' ' : text[i];
+    }
+    return at + fmt_text(text + at, TEXT_BYTES - at, "\n");
+}
+
+static size_t put_number(char *text, size_t at, const char *key, uint64_t number) {
+    char value[24];
+    fmt_text(value, sizeof(value), "%lu", (unsigned long)number);
+    return put_line(text, at, key, value);
+}
+
+/* What /proc has: words with an end each.  They come last: there may be more than there is room for. */
+static size_t put_arguments(char *text, size_t at, char *scratch) {
+    int length = os_read_file("/proc/self/cmdline", scratch, TEXT_BYTES / 2);
+    for (int i = 0; i < length;) {
+        if (i > 0) { /* The first is the program. */
+            at = put_line(text, at, "argument", scratch + i);
+        }
+        i += (int)strlen(scratch + i) + 1;
+    }
+    return at;
+}
+
+static size_t describe_run(char *text, char *scratch) {
+    int length = os_read_link("/proc/self/exe", scratch, TEXT_BYTES / 2);
+    scratch[length > 0 ? length : 0] = '\0';
+    size_t at = put_line(text, 0, "program", scratch);
+    at = put_number(text, at, "pid", os_process_id());
+    if (os_read_file("/proc/sys/kernel/hostname", scratch, 256) > 0) {
+        scratch[strcspn(scratch, "\n")] = '\0';
+        at = put_line(text, at, "host", scratch);
+    }
+    at = put_number(text, at, "rate", UINT64_C(1) << opt.lg_prof_sample);
+    at = put_line(text, at, "version", TALLY_VERSION);
+    return put_arguments(text, at, scratch);
+}
+
+/* The room for it is the kernel's, for the time of the call. */
+struct room {
+    char path[FILE_NAME_BYTES], scratch[FILE_NAME_BYTES];
+    char text[TEXT_BYTES], words[TEXT_BYTES];
+};
+
+static int begin_in(struct room *room) {
+    size_t length = describe_run(room->text, room->words);
+    int error = -EEXIST;
+    for (unsigned i = 1; i <= TAKEN_MOST && error == -EEXIST; i++) {
+        put_name(room->path, !g.is_root, i);
+        error = make_absolute(room->path, room->scratch)
+                    ? frames_begin(&frames, room->path, room->text, length)
+                    : -ENAMETOOLONG;
+    }
+    return error;
+}
+
+/* Where the file cannot take more, that is said once. */
+static void stop(const char *path, int error) {
+    if (!atomic_exchange(&g.is_on, false)) {
+        return; /* It was said. */
+    }
+    log_line("the run is not recorded any further: cannot write %s: %s (%d)", path,
+             dump_explain(error), -error);
+}
+
+static bool begin(void) {
+    size_t bytes = align_up(sizeof(struct room), os_facts.page_bytes);
+    struct room *room = os_map(bytes);
+    int error = room != NULL ? begin_in(room) : -ENOMEM;
+    if (error != 0) {
+        stop(room != NULL ? room->path : opt.run_file, error);
+    }
+    if (room != NULL) {
+        os_unmap(room, bytes);
+    }
+    g.is_begun = error == 0;
+    return g.is_begun;
+}
+
+/* ---------------------------------------------------------------- what is written */
+
+/* What passes: no memory, a snapshot that is too large, a program that has all its descriptors in use. */
+static bool may_pass(int error) {
+    return error == -ENOMEM || error == -EMSGSIZE || error == -EMFILE || error == -ENFILE;
+}
+
+static bool is_written(int error) {
+    if (error != 0 && !may_pass(error)) {
+        stop(frames.path, error);
+    }
+    return error == 0;
+}
+
+static void take_point(void) {
+    struct prof_totals totals;
+    struct total_counts counts;
+    prof_read_totals(&totals);
+    counts_read_totals(&counts);
+    double allocated = totals.accumulated.all_bytes, live = totals.live.all_bytes;
+    points[g.point_count++] = (struct frames_point){
+        .t_ns = frames_now(&frames),
+        .rss = pressure_resident_bytes(),
+        .live = counts.allocated,
+        .held = counts.resident,
+        .allocated = (uint64_t)allocated,
+        .freed = allocated > live ? (uint64_t)(allocated - live) : 0,
+    };
+}
+
+static void write_points(uint64_t now) {
+    if (g.point_count > 0) {
+        (void)is_written(frames_stat(&frames, points, g.point_count));
+        g.point_count = 0;
+    }
+    g.written_ms = now;
+}
+
+/* How large a snapshot may be: the last one may take what is left. */
+static uint64_t room_for_snap(bool is_last) {
+    uint64_t kept = is_last ? 0 : max_size(2 * g.last_snap_bytes, LAST_RESERVE);
+    uint64_t left = FILE_BYTES_MOST - min_size(frames.bytes, FILE_BYTES_MOST);
+    return left > kept ? left - kept : 0;
+}
+
+/* The next one comes later when this one was dear. */
+static void slow_down(uint64_t took_ms, uint64_t bytes) {
+    struct pace *pace = &g.snaps;
+    uint64_t left = FILE_BYTES_MOST - min_size(frames.bytes, FILE_BYTES_MOST);
+    if (pace->interval_ms < opt.run_every_ms) {
+        pace->interval_ms = min_size(2 * pace->interval_ms, opt.run_every_ms);
+    } else if (pace->count % DOUBLED_AFTER == 0 || bytes > left / ROOM_SHARE) {
+        pace->interval_ms = min_size(2 * pace->interval_ms, INTERVAL_MS_MOST);
+    }
+    pace->next_ms = os_now_ms() + max_size(pace->interval_ms, took_ms * COST_SHARE);
+}
+
+static void snap(bool is_last) {
+    uint64_t before = frames.bytes;
+    uint64_t start = os_now_ns();
+    /* A program that has got other rights, or hides its memory, is asked each time. */
+    int error = os_may_tell_user() ? frames_snap(&frames, room_for_snap(is_last)) : -EPERM;
+    if (is_written(error)) {
+        g.last_snap_bytes = frames.bytes - before;
+    }
+    g.snaps.count++;
+    slow_down((os_now_ns() - start) / 1000000, error == 0 ? g.last_snap_bytes : FILE_BYTES_MOST);
+}
+
+/* ---------------------------------------------------------------- the clock */
+
+static bool is_due(const struct pace *pace, uint64_t now) {
+    return now >= pace->next_ms;
+}
+
+/* One snapshot each time the limit is reached; it has to be left by 1/16 before the next. */
+static bool crosses_limit(uint64_t rss) {
+    uint64_t limit = opt.run_rss;
+    bool was_above = g.is_above;
+    g.is_above = limit != 0 && rss >= (was_above ? limit - limit / 16 : limit);
+    return g.is_above && !was_above;
+}
+
+static void point(uint64_t now) {
+    struct pace *pace = &g.points;
+    take_point();
+    if (++pace->count % DOUBLED_AFTER == 0) {
+        pace->interval_ms *= 2;
+    }
+    pace->next_ms = now + pace->interval_ms;
+    if (crosses_limit(points[g.point_count - 1].rss)) {
+        (void)is_written(frames_note(&frames, "the memory of the process has reached run_rss"));
+        g.snaps.next_ms = now;
+    }
+    if (g.point_count == POINTS_MOST || now - g.written_ms >= POINTS_WRITTEN_MS) {
+        write_points(now);
+    }
+}
+
+/* Is this a child that did not notice yet that it is one, or one that shares our memory?  It neither writes
+ * nor waits for a thread of its parent's. */
+static bool is_others(void) {
+    return g.is_begun && frames.process != os_process_id();
+}
+
+static void look(uint64_t now) {
+    if (is_others() || (!g.is_begun && !begin())) {
+        return;
+    }
+    if (atomic_exchange(&g.is_wished, false)) {
+        (void)is_written(frames_note(&frames, "a trigger, while another snapshot was written"));
+        g.snaps.next_ms = now;
+    }
+    if (is_due(&g.points, now)) {
+        point(now);
+    }
+    if (g.is_on && is_due(&g.snaps, now)) {
+        write_points(now);
+        snap(false);
+    }
+    g.next_ms = min_size(g.points.next_ms, g.snaps.next_ms);
+}
+
+static bool take_turn(void) {
+    return atomic_exchange(&g.is_busy, 1) == 0;
+}
+
+static void end_turn(void) {
+    atomic_store(&g.is_busy, 0);
+    os_wake(&g.is_busy);
+}
+
+uint64_t recorder_tick(void) {
+    if (LIKELY(!g.is_on)) {
+        return UINT64_MAX;
+    }
+    uint64_t now = os_now_ms();
+    if (now >= g.next_ms || g.is_wished) {
+        if (!take_turn()) {
+            return BUSY_MS;
+        }
+        look(now);
+        end_turn();
+    }
+    uint64_t next = g.next_ms;
+    return next > now ? next - now : 1;
+}
+
+/* Who finds somebody else at it leaves the wish with the clock. */
+void recorder_snap(const char *why) {
+    if (!g.is_on) {
+        return;
+    }
+    if (!take_turn()) {
+        g.is_wished = true;
+        return;
+    }
+    if (!is_others()) {
+        if (g.is_begun) {
+            (void)is_written(frames_note(&frames, why));
+        }
+        g.snaps.next_ms = 0;
+        look(os_now_ms());
+    }
+    end_turn();
+}
+
+/* Somebody else may be in the middle of a snapshot; after some seconds it is left at that. */
+static bool wait_for_turn(void) {
+    for (int i = 0; i < END_WAITS; i++) {
+        if (take_turn()) {
+            return true;
+        }
+        os_wait_ms(&g.is_busy, 1, BUSY_MS);
+    }
+    return false;
+}
+
+bool recorder_note(const char *text) {
+    if (!g.is_on || is_others() || !wait_for_turn()) {
+        return false;
+    }
+    bool is_done = g.is_on && (g.is_begun || begin()) && is_written(frames_note(&frames, text));
+    end_turn();
+    return is_done;
+}
+
+/* ---------------------------------------------------------------- start, end, fork */
+
+/* Paces begin anew. */
+static void start(void) {
+    uint64_t now = os_now_ms();
+    uint64_t every = opt.run_every_ms;
+    g.is_begun = false;
+    g.point_count = 0;
+    g.last_snap_bytes = 0;
+    g.written_ms = now;
+    g.points = (struct pace){now, min_size(POINT_MS, every), 0};
+    g.snaps =
+        (struct pace){now + min_size(FIRST_SNAP_MS, every), min_size(FIRST_SNAP_MS, every), 0};
+    g.next_ms = g.points.next_ms;
+    g.is_on = true;
+}
+
+bool recorder_init(void) {
+    if (opt.run_file[0] == '\0' || os_facts.secure) {
+        return false;
+    }
+    g.is_root = is_root();
+    g.is_quiet = !g.is_root && !is_wanted_child();
+    if (g.is_quiet) {
+        return false;
+    }
+    start();
+    g.has_armed = begin() && !opt.prof;
+    return g.is_begun;
+}
+
+static void write_end(void) {
+    char text[160];
+    struct prof_totals totals;
+    take_point(); /* There is room: points are written when there is none. */
+    write_points(os_now_ms());
+    snap(true);
+    prof_read_totals(&totals);
+    size_t length = fmt_text(text, sizeof(text), "samples=%lu\ndropped=%lu\nsnapshots=%lu\n",
+                             (unsigned long)totals.accumulated.objects, (unsigned long)totals.drops,
+                             (unsigned long)g.snaps.count);
+    if (g.is_on) {
+        (void)is_written(frames_end(&frames, text, length));
+    }
+}
+
+void recorder_end(void) {
+    if (!g.is_on || is_others() || !wait_for_turn()) {
+        return;
+    }
+    if (g.is_begun || begin()) {
+        write_end();
+        g.is_on = false;
+    }
+    end_turn();
+}
+
+void recorder_forked(void) {
+    g.is_busy = 0;
+    g.is_wished = false;
+    if (!g.is_on) {
+        return;
+    }
+    g.is_root = false;
+    g.is_quiet = !is_wanted_child();
+    if (!g.is_quiet) {
+        start();
+        g.next_ms = g.points.next_ms = os_now_ms() + FIRST_SNAP_MS;
+    } else {
+        g.is_on = false;
+        if (g.has_armed) {
+            prof_set_active(false);
+        }
+    }
+}
