@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# demo.sh - what `make demo` shows: two programs from Debian, under libc's malloc and under tally.
+# demo.sh - what `make demo` shows: two programs from Debian, under libc's malloc and under tally, and where
+# the memory of one of them went.
 #
 #     tools/demo.sh build/libtally.so
 #
@@ -114,3 +115,23 @@ built and thinned out dictionaries of strings, each under libc's malloc and agai
 Every run under tally found the library in its own memory map, every run without did not, and both
 printed the same.  Below x 1.00 tally took less.  Nothing was configured; every free was checked.
 EOF
+
+# The last words: the summary of a run.
+command=$(dirname "$library")/tally
+if [ ! -x "$command" ]; then
+    echo "demo: no summary of a run: the command tally was not built, it needs libdw and zlib" >&2
+    exit 0
+fi
+recording=$(dirname "$library")/demo.tally
+rm -f "$recording"
+cat <<EOF
+
+Where did the memory go?  python3 once more, under the command, which samples one allocation in 64 KiB:
+    $command run python3 work.py
+EOF
+export MAPPED=$scratch/mapped
+"$command" run -o "$recording" "$python" -s "$scratch/work.py" >"$scratch/python3.run.out"
+if ! cmp -s "$scratch/python3.run.out" "$scratch/python3.tally.out"; then
+    echo "demo: python3 prints something else under tally run" >&2
+    exit 1
+fi

@@ -15,6 +15,8 @@ TABLE="
       build  libc6-dev             /usr/include/stdio.h                        required
       build  binutils              objcopy                                     required
       build  cmake                 cmake                                       required
+      build  zlib1g-dev            /usr/include/zlib.h                         required
+      build  libdw-dev             /usr/include/elfutils/libdw.h               required
       build  ninja-build           ninja                                       optional
       demo   python3               python3                                     required
       demo   sqlite3               sqlite3                                     required
@@ -32,6 +34,7 @@ TABLE="
       test   libjemalloc-dev       /usr/include/jemalloc/jemalloc.h            optional
       test   google-perftools      google-pprof                                optional
       test   golang-go             go                                          optional
+      test   graphviz              dot                                         optional
       test   redis-server          redis-server                                optional
       test   redis-tools           redis-benchmark                             optional
       test   strace                strace                                      optional

@@ -15,7 +15,7 @@ import statistics
 import sys
 
 LAYERS = ("base", "heap", "prof", "guard", "control", "api")
-CLI_MAY_INCLUDE = ("tally/tally.h", "prof/format.h", "control/wire.h", "control/stats_page.h")
+CLI_MAY_INCLUDE = ("tally/tally.h", "prof/frames.h", "control/wire.h", "control/stats_page.h")
 KERNEL_HEADERS = re.compile(r"(sys/(?!types\.h)|linux/|asm/)")
 KERNEL_CALLS = re.compile(
     r"(?<![\w.>])(syscall|mmap|munmap|mremap|madvise|mprotect|mlock|brk|sbrk|open|openat|close|read"
@@ -226,20 +226,21 @@ LISTS = (
     *((f"{layer.upper()}_SOURCES", f"src/{layer}/", (".c",)) for layer in LAYERS),
     ("CLI_SOURCES", "cli/", (".c",)),
     ("LIBGCC_SOURCES", "src/prof/", (".c",)),
-    ("UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
+    ("UNIT_TESTS CLI_UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
+    ("CLI_TESTS", "test/integration/cli/", (".sh",)),
     ("MODEL_TESTS STRESS_TESTS", "test/stress/stress_", (".c",)),
     ("INTEGRATION_TESTS CXX_TESTS", "test/integration/test_", (".c", ".cc")),
     ("MISUSE_TESTS", "test/misuse/misuse_", (".c",)),
     ("FAULT_TESTS", "test/fault/fault_", (".c",)),
     ("PROTOCOL_TESTS", "test/model/model_", (".c",)),
-    ("FUZZ_TARGETS", "test/fuzz/fuzz_", (".c",)),
+    ("FUZZ_TARGETS CLI_FUZZ_TARGETS", "test/fuzz/fuzz_", (".c",)),
     ("SCRIPT_TESTS", "test/", (".sh",)),
     ("BUILD_TESTS", "test/build/", (".sh",)),
     ("BENCHES", "bench/", (".c",)),
 )
 # What tests use and are not: sourced scripts, programs that a script compiles, and what drives the
 # models and the fuzz targets.
-NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/interop/(profiles|sites)\.sh$|test/\w+/program_\w+\.cc?$"
+NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/interop/(profiles|sites|exported)\.sh$|test/(\w+/)+program_\w+\.cc?$"
                       r"|test/model/explore\.c$|test/fuzz/replay\.c$")
 
 

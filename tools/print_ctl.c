@@ -13,6 +13,7 @@
 #include <tally/tally.h>
 
 #include "control/ctl.h"
+#include "control/ctl_set.h"
 
 #define NAME(path, type, use) path,
 static const char *const document[] = {
@@ -128,6 +129,38 @@ static void print_count(void) {
     }
 }
 
+/* Behind "from outside: ", where a sentence has it. */
+static const char *reason_of(const char *sentence) {
+    const char *colon = strstr(sentence, ": ");
+    return colon != NULL ? colon + 2 : sentence;
+}
+
+static bool can_be_written(const struct ctl_row *row) {
+    return row->access != CTL_READ && row->access != CTL_OWN_READ &&
+           row->function != ctl_not_offered;
+}
+
+static void print_outside(void) {
+    const char *comma = "";
+    printf("## From outside\n\n`tally set NAME=VALUE TARGET` sets what can be written: switches by"
+           " `true` and `false`,\nnumbers, words, and `run` for what is neither read nor written."
+           " These names:\n");
+    for (size_t i = 0; i < ctl_row_count(); i++) {
+        if (can_be_written(&ctl_rows[i]) && ctl_set_refusal_of(&ctl_rows[i]) == NULL) {
+            printf("%s\n`%s`", comma, ctl_rows[i].path);
+            comma = ",";
+        }
+    }
+    printf(".\n\n| not from outside | because |\n|---|---|\n");
+    for (size_t i = 0; i < ctl_row_count(); i++) {
+        const char *refusal = ctl_set_refusal_of(&ctl_rows[i]);
+        if (can_be_written(&ctl_rows[i]) && refusal != NULL) {
+            printf("| `%s` | %s |\n", ctl_rows[i].path, reason_of(refusal));
+        }
+    }
+    printf("\n");
+}
+
 static const char introduction[] =
     "<!-- From src/control/ctl.def, by test/integration/test_manual_ctl.sh --update. -->\n"
     "\n"
@@ -201,6 +234,7 @@ int main(void) {
     print_section("Without a promise", experimental);
     print_section("How the library was built", config);
     print_section("Options", options);
+    print_outside();
     print_count();
     return fflush(stdout) != 0;
 }

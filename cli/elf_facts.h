@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * elf_facts.h - what can be said of a program by looking at its file.
+ *
+ * The file is hostile: every offset and length is checked, and what does not fit is as if it were not
+ * there.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { ELF_NAME_BYTES = 256 };
+
+struct elf_facts {
+    bool is_elf, is_script;
+    char interpreter[ELF_NAME_BYTES]; /* of a script: behind #! */
+    bool is_64_bit;
+    uint16_t machine;     /* EM_... */
+    bool is_dynamic;      /* a loader starts it: it has an interpreter, or it is a library */
+    bool defines_malloc;  /* in its dynamic symbols, so that its own wins */
+    bool defines_tally;   /* libtally.a is inside */
+    bool needs_tally;     /* it is linked with libtally.so */
+    bool needs_sanitizer; /* libasan and its like, which must come first */
+    bool has_symbols;     /* .symtab */
+    bool has_debug_info;  /* .debug_info */
+    bool has_debug_link;  /* names a separate file */
+    char build_id[129];   /* hexadecimal; "" without */
+    uint64_t functions;   /* of known size and beginning; */
+    uint64_t with_frame;  /* those that begin by setting up a frame pointer */
+};
+
+/* False when the file cannot be opened; errno says why. */
+bool elf_look(const char *path, struct elf_facts *facts);

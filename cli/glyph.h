@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * glyph.h - what is drawn with: one decision for every command and both streams.
+ *
+ * UTF-8, unless --ascii was given or the locale names another character set.  No locale at all is no reason to
+ * draw badly: containers and cron have none.  Names out of files stay as they are.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+extern bool glyph_is_ascii;
+
+/* Does the locale name another character set than UTF-8? */
+bool glyph_locale_is_plain(void);
+
+enum glyph {
+    GLYPH_DOT, /* between two facts, with its blanks */
+    GLYPH_MORE,
+    GLYPH_ARROW,
+    GLYPH_MINUS,
+    GLYPH_PLUS_MINUS,
+    GLYPH_BAR,
+    GLYPH_CORNER, /* and three more for trees */
+    GLYPH_TEE,
+    GLYPH_PIPE,
+    GLYPH_ORIGIN, /* and the line of a chart */
+    GLYPH_AXIS,
+    GLYPHS
+};
+const char *glyph(enum glyph which);
+
+/* A bar so many eighths of a line high, 0 to 8. */
+const char *glyph_height(unsigned eighths);

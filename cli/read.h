@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * read.h - files of profiles, recognised by their content.
+ *
+ * Input is hostile: readers check every offset and length, bound every loop, and on damage leave one
+ * sentence in `why` and nothing else.  They read from memory, in a process without rights (read_worker.h).
+ */
+#pragma once
+
+#include "profile.h"
+
+enum { READ_WHY_BYTES = 256 };
+
+enum { READ_MOST_BYTES = 1 << 30 };
+
+/* A regular file; "-" is the standard input.  -1 and a sentence: nothing else is waited for. */
+int read_open(const char *path, char why[READ_WHY_BYTES]);
+/* All of it, and unpacked (gzip): at most 1 GiB.  NULL and a sentence. */
+uint8_t *read_descriptor(int fd, size_t *length, char why[READ_WHY_BYTES]);
+
+/* One moment of a recorded run.  Moments can be many, so only the last one's profile is made at once; others
+ * are NULL until read_moment() was asked for them. */
+struct read_moment {
+    uint64_t t_ns; /* since the program's start */
+    struct profile *profile;
+    struct read_payload *payload; /* what it is made from; read_tally.c */
+};
+
+/* A note of the program: armed, disarmed, a trigger. */
+struct read_note {
+    uint64_t t_ns;
+    const char *text;
+};
+
+/* A point of the statistics series. */
+struct read_point {
+    uint64_t t_ns;
+    uint64_t rss, live,
+        held; /* bytes; of the process, asked for and not freed, taken by the heap */
+    uint64_t allocated, freed; /* bytes so far */
+};
+
+/* What a file holds: a single profile is a run of one moment. */
+struct read_run {
+    const char *format; /* "tally", "pprof", "jemalloc", "gperftools", "gperftools-cpu", "folded" */
+    struct read_moment *moments; /* in order of time; the last is the end */
+    uint32_t moment_count;
+    struct profile *peak; /* NULL: unknown, or the types peak_* of a moment have it */
+    struct read_point *points;
+    uint32_t point_count;
+    struct read_note *notes;
+    uint32_t note_count;
+    const char *program, *arguments, *host, *version; /* "" where unknown */
+    uint64_t pid, start_wall_ns, rate;
+    bool has_ended;            /* by itself: there is a last frame that says so */
+    bool has_status;           /* and it says how, too: */
+    int status;                /* as of wait(2) */
+    uint64_t samples, dropped; /* taken, and lost for want of memory, then */
+    uint64_t lost_bytes;       /* behind the last whole frame; with --salvage between them, too */
+    uint64_t unknown_frames;
+    uint64_t file_bytes;        /* unpacked; 0: there was no file */
+    struct read_worker *worker; /* which makes the moments; NULL: they are made here */
+};
+
+/* The name of a format as read_run has it, or NULL. */
+const char *read_format(const char *name);
+
+/* NULL and a sentence when it is no profile or damaged. */
+struct read_run *read_run(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+/* The same for bytes that are said to be of this format. */
+struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t length,
+                             char why[READ_WHY_BYTES]);
+void read_run_free(struct read_run *run);
+
+/* The profile of a moment; the run keeps it.  NULL and a sentence when it is damaged. */
+struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
+
+/* The highest point: run->peak, or made of the last moment's types peak_*, which become the inuse_* of a new
+ * profile that belongs to the run.  NULL where nobody knows. */
+struct profile *read_peak(struct read_run *run);
+
+/*
+ * A word of the command line: FILE, FILE@TIME, FILE#N, pid:TARGET, pid:TARGET@peak or - ; the moment it names,
+ * as a profile of its own.
+ * Prints the sentence and gives NULL, with the exit status in *status, where it cannot.
+ */
+struct profile *read_argument(const char *word, int *status);
+
+/* The same, but the whole run, the caller's, and which moment of it was meant; PROFILE_NONE where it has
+ * none.  A format other than NULL is not guessed. */
+struct read_choice {
+    const char *format;
+    uint32_t moment;
+    bool is_peak;  /* not the moment, but what read_peak() has */
+    bool is_given; /* the word says which moment */
+};
+struct read_run *read_argument_run(const char *word, struct read_choice *choice, int *status);
+/* The profile that was meant; it belongs to the run.  NULL after a sentence about the word. */
+struct profile *read_chosen(struct read_run *run, const struct read_choice *choice,
+                            const char *word, int *status);
+
+/* The readers, one per format; what each takes is found out by the first bytes. */
+bool read_is_proto(const uint8_t *bytes, size_t length);
+struct profile *read_proto(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+bool read_is_jemalloc(const uint8_t *bytes, size_t length);
+struct profile *read_jemalloc(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+bool read_is_gperftools(const uint8_t *bytes, size_t length);
+struct profile *read_gperftools(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+bool read_is_gperftools_cpu(const uint8_t *bytes, size_t length);
+struct profile *read_gperftools_cpu(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+bool read_is_folded(const uint8_t *bytes, size_t length);
+struct profile *read_folded(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+bool read_is_tally(const uint8_t *bytes, size_t length);
+struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+struct profile *read_tally_payload(const struct read_payload *payload, char why[READ_WHY_BYTES]);
+
+/* Unpacks zlib's kinds of streams: gzip, all members of it, or one zlib stream.  At most `most` bytes, and of
+ * more than a MiB at most a hundred for each that is packed; the result is the caller's.  NULL and a
+ * sentence. */
+enum read_stream { READ_GZIP, READ_ZLIB };
+uint8_t *read_inflate(enum read_stream kind, const uint8_t *bytes, size_t length, size_t most,
+                      size_t *unpacked, char why[READ_WHY_BYTES]);
