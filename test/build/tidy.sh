@@ -4,5 +4,6 @@
 need clang-tidy
 cd "$SOURCE"
 sources=$(find src cli -name '*.c')
-quietly clang-tidy --quiet $sources -- -std=gnu11 -Iinclude -Iinclude/compat -Isrc \
-    -DDEBUG_BUILD=1 -DTALLY_CHECK=1 -DTALLY_OVERRIDE=1 -DTALLY_VERSION_TEXT='""'
+# The analyzer's warnings are for whoever runs clang-tidy by hand: they are no errors and take minutes.
+quietly clang-tidy --quiet --checks='-clang-analyzer-*' $sources -- -std=gnu11 -Iinclude -Iinclude/compat -Isrc \
+    -DDEBUG_BUILD=1 -DTALLY_CHECK=1 -DTALLY_OVERRIDE=1 -DTALLY_VERSION_TEXT='""' -DTALLY_TRIPLET='""'

@@ -117,13 +117,24 @@ TEST(its_runs_are_counted) {
 }
 
 static _Atomic bool stop;
+static _Atomic unsigned stays; /* threads that have made their first call */
 
 static void *stay(void *unused) {
     free(malloc(100));
+    stays++;
     while (!stop) {
         usleep(1000);
     }
     return unused;
+}
+
+/* It is known to the allocator when this returns. */
+static void start_stayer(pthread_t *thread) {
+    unsigned before = stays;
+    check(pthread_create(thread, NULL, stay, NULL) == 0);
+    while (stays == before) {
+        usleep(1000);
+    }
 }
 
 static unsigned new_arena(void) {
@@ -168,7 +179,7 @@ TEST(a_program_with_one_thread_keeps_one) {
 
 TEST(threads_without_debt_bring_no_other) {
     pthread_t thread;
-    check(pthread_create(&thread, NULL, stay, NULL) == 0);
+    start_stayer(&thread);
     for (int i = 0; i < 1000; i++) {
         free(malloc(1000));
     }
@@ -179,7 +190,7 @@ TEST(threads_without_debt_bring_no_other) {
 
 TEST(it_comes_with_debt_gives_memory_back_in_silence_and_goes_with_the_last_thread) {
     pthread_t thread;
-    check(pthread_create(&thread, NULL, stay, NULL) == 0);
+    start_stayer(&thread);
     long before = anonymous_kib();
     burst();
     check_eq(threads(), 3);
@@ -195,7 +206,7 @@ TEST(it_comes_with_debt_gives_memory_back_in_silence_and_goes_with_the_last_thre
 
 TEST(it_wakes_again_for_a_second_burst) {
     pthread_t thread;
-    check(pthread_create(&thread, NULL, stay, NULL) == 0);
+    start_stayer(&thread);
     long before = anonymous_kib();
     for (int i = 0; i < 3; i++) {
         burst();
@@ -220,7 +231,7 @@ static void note_thread(int number) {
 TEST(signals_for_the_process_never_reach_it) {
     pthread_t thread;
     signal(SIGUSR1, note_thread);
-    check(pthread_create(&thread, NULL, stay, NULL) == 0);
+    start_stayer(&thread);
     burst();
     check_eq(threads(), 3);
     for (int i = 0; i < 2000; i++) {
@@ -236,7 +247,7 @@ TEST(signals_for_the_process_never_reach_it) {
 /* In the child the thread does not exist, and nothing waits for it. */
 TEST(a_forked_child_starts_without_and_gets_its_own) {
     pthread_t thread;
-    check(pthread_create(&thread, NULL, stay, NULL) == 0);
+    start_stayer(&thread);
     burst();
     check_eq(threads(), 3);
     pid_t pid = fork();
@@ -244,9 +255,8 @@ TEST(a_forked_child_starts_without_and_gets_its_own) {
         check_eq(threads(), 1);
         burst();
         check_eq(threads(), 1);
-        check(pthread_create(&thread, NULL, stay, NULL) == 0);
         long before = anonymous_kib();
-        usleep(20000); /* until the new thread has made its first call */
+        start_stayer(&thread);
         burst();
         check_eq(threads(), 3);
         wait_until(anonymous_is_below, before + 8192);

@@ -64,6 +64,7 @@ enum shape {
     CTL_BY_MIB,      /* mallctlbymib */
     PRINT,           /* malloc_stats_print */
     DONE,            /* int f(size_t), 0 */
+    REFUSED,         /* int f(size_t), EINVAL */
     NEVER_ARMED,     /* int f(void *, int), ENOENT */
     HEAP_PROFILER,   /* void f(const char *) */
     HEAP_PROFILE,    /* char *f(void) */
@@ -192,6 +193,8 @@ static const struct row {
     {"tally_profile_start", DONE},
     {"tally_profile_stop", DONE},
     {"tally_profile_reset", DONE},
+    {"tally_control_start", REFUSED},
+    {"tally_control_stop", DONE},
     {"tally_profile_dump", NEVER_ARMED},
     {"tally_profile_dump_fd", NEVER_ARMED},
     {"tally_profile_dump_peak", NEVER_ARMED},
@@ -385,6 +388,8 @@ static bool call_first(const struct row *row, union callable f) {
         return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
     case DONE:
         return f.trim(1 << 20) == 0;
+    case REFUSED:
+        return f.trim(1 << 20) == EINVAL;
     case NEVER_ARMED:
         return f.pointer_int(NULL, 0) == ENOENT;
     case HEAP_PROFILER:

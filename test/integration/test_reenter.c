@@ -37,6 +37,11 @@
 
 TEST_SETUP(require_tally);
 
+/* When the page of counters is renewed is a matter of the clock, and a scene must go the same way
+ * each time.  The last test has the page. */
+extern const char *malloc_conf;
+const char *malloc_conf = "stats_page:false";
+
 enum {
     SIZE = 96,            /* the classes that scenes and handlers share: this one is served by */
     MIDDLE = 2000,        /* the fast path, this one by the slow path from the same magazines */
@@ -881,4 +886,23 @@ TEST(slow_paths_may_be_interrupted_again_and_again) {
             test_fail(__FILE__, __LINE__, "a handler at every instruction");
         }
     }
+}
+
+/* The same with the page of counters, which is renewed every millisecond in so young a process. */
+TEST(renewals_of_the_page_of_counters_may_be_interrupted_again_and_again) {
+    find_functions();
+    pid_t pid = fork();
+    check(pid >= 0);
+    if (pid == 0) {
+        static char preload[4096];
+        const char *loaded = getenv("LD_PRELOAD");
+        snprintf(preload, sizeof preload, "LD_PRELOAD=%s", loaded != NULL ? loaded : "");
+        char *environment[] = {"TALLY_CONF=stats_page:true", preload, NULL};
+        execle("/proc/self/exe", "test_reenter", "slow_paths_may_be_interrupted_again_and_again",
+               (char *)NULL, environment);
+        _exit(127);
+    }
+    int status;
+    check(waitpid(pid, &status, 0) == pid);
+    check_eq(status, 0);
 }

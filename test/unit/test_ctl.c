@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "control/ctl_set.h"
 #include "control/snapshot.h"
 #include "unit.h"
 
@@ -551,6 +552,61 @@ TEST(each_name_of_the_tree_is_of_the_document_or_of_tally) {
         }
         if (!found) {
             test_say("    ", path, "\n", NULL);
+        }
+        check(found);
+    }
+}
+
+/* A new name that can be written changes this list, so that somebody has to think about it. */
+TEST(what_can_be_set_from_outside_is_this) {
+    static const char *const settable[] = {
+        "epoch",
+        "background_thread",
+        "max_background_threads",
+        "arena.<i>.decay",
+        "arena.<i>.purge",
+        "arena.<i>.dss",
+        "arena.<i>.oversize_threshold",
+        "arena.<i>.dirty_decay_ms",
+        "arena.<i>.muzzy_decay_ms",
+        "arena.<i>.retain_grow_limit",
+        "arena.<i>.name",
+        "arenas.dirty_decay_ms",
+        "arenas.muzzy_decay_ms",
+        "prof.thread_active_init",
+        "prof.active",
+        "prof.gdump",
+        "stats.mutexes.reset",
+    };
+    size_t next = 0, count = sizeof settable / sizeof settable[0];
+    for (size_t row = 0; row < ctl_row_count(); row++) {
+        if (ctl_set_refusal_of(&ctl_rows[row]) == NULL) {
+            test_say("    ", ctl_rows[row].path, "\n", NULL);
+            check(next < count && strcmp(ctl_rows[row].path, settable[next]) == 0);
+            next++;
+        }
+    }
+    check_eq(next, count);
+}
+
+#define CTL(path, type, access, function, help)
+#define CTL_INSIDE(start, why) start,
+static const char *const inside[] = {
+#include "control/ctl.def"
+};
+#undef CTL
+#undef CTL_INSIDE
+
+TEST(what_is_refused_from_outside_is_there_and_can_be_written) {
+    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++) {
+        bool found = false;
+        for (size_t row = 0; row < ctl_row_count() && !found; row++) {
+            const char *refusal = ctl_set_refusal_of(&ctl_rows[row]);
+            found = strncmp(ctl_rows[row].path, inside[i], strlen(inside[i])) == 0 &&
+                    refusal != NULL && strcmp(refusal, "this is only read") != 0;
+        }
+        if (!found) {
+            test_say("    ", inside[i], "\n", NULL);
         }
         check(found);
     }

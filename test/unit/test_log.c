@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "base/os.h"
 #include "unit.h"
 
 TEST(message_is_one_line_with_our_name) {
@@ -36,6 +37,17 @@ TEST(message_leaves_errno_alone) {
     log_line("nobody listens");
     check_eq(errno, 1234);
     capture_end(capture);
+}
+
+TEST(a_note_is_written_only_where_standard_error_is_what_it_was) {
+    struct capture capture = capture_begin(); /* another file */
+    log_note("audit");
+    log_line("message");
+    check_str(capture_end(capture), "tally: message\n");
+    capture = capture_begin();
+    os_init();
+    log_note("audit %d", 1);
+    check_str(capture_end(capture), "tally: audit 1\n");
 }
 
 TEST(fatal_says_its_sentence_and_aborts) {

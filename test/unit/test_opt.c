@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/opt_sources.h"
 #include "base/os.h"
 #include "unit.h"
 
@@ -315,10 +316,10 @@ static const struct {
      " disable_large_size_classes"
      " huge_arena_pac_thp hpa hpa_hugify_sync experimental_hpa_start_huge_if_thp_always"
      " experimental_hpa_enforce_hugify all_slow prof_time_in_name prof_mmap prof_mmap_only"
-     " prof_mmap_log"},
+     " prof_mmap_log stats_page hide_addresses"},
     {VALUE_STRING, " dss percpu_arena stats_print_opts stats_interval_opts junk thp prof_prefix"
                    " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style prof_unwind"
-                   " prof_names prof_format usdt"},
+                   " prof_names prof_format usdt control control_dir run_file run_children"},
     {VALUE_UNSIGNED, " narenas tcache_nslots_small_min tcache_nslots_small_max tcache_nslots_large"
                      " lg_tcache_flush_small_div lg_tcache_flush_large_div prof_bt_max"
                      " debug_double_free_max_scan prof_signal"},
@@ -327,12 +328,14 @@ static const struct {
                  " process_madvise_max_batch hpa_slab_max_alloc hpa_hugification_threshold"
                  " hpa_purge_threshold hpa_sec_nshards hpa_sec_max_alloc hpa_sec_max_bytes"
                  " hpa_sec_batch_fill_extra thread_cache_bytes depot_bytes limit_soft limit_hard"
+                 " run_rss"
                  " prof_free_interval prof_live_threshold prof_time_interval"},
     {VALUE_SSIZE, " dirty_decay_ms muzzy_decay_ms lg_tcache_nslots_mul lg_prof_interval"
                   " prof_recent_alloc_max lg_san_uaf_align experimental_hpa_max_purge_nhp"
                   " prof_alloc_interval prof_live_step"},
     {VALUE_INT64, " mutex_max_spin stats_interval"},
-    {VALUE_UINT64, " hpa_hugify_delay_ms hpa_min_purge_interval_ms hpa_min_purge_delay_ms"},
+    {VALUE_UINT64, " hpa_hugify_delay_ms hpa_min_purge_interval_ms hpa_min_purge_delay_ms"
+                   " run_every_ms"},
     {VALUE_UINT32, " hpa_dirty_mult"},
     {VALUE_NONE,
      " narenas_ratio bin_shards slab_sizes tcache_ncached_max lg_tcache_max"
@@ -452,6 +455,7 @@ static void check_number_row(size_t row) {
 static void check_word_row(size_t row) {
     const struct opt_row *r = opt_row(row);
     for (size_t i = 0; r->words[i][0] != '\0'; i++) {
+        opt_reset(); /* One word may be final. */
         check_str(set(r, r->words[i]), "");
         if (r->leaf == VALUE_STRING) {
             check_str(opt_read(row).string, r->words[i]);
@@ -511,6 +515,17 @@ static void check_row(size_t row) {
         check_str(set(r, "Jgg?x"), "");
         break;
     }
+}
+
+TEST(control_off_is_final_wherever_it_stands) {
+    defaults();
+    check_str(parse("control:off,control:write"), "");
+    check_eq(opt.control, CONTROL_OFF);
+    check_str(parse("control:read"), "");
+    check_eq(opt.control, CONTROL_OFF);
+    opt_reset();
+    check_str(parse("control:read,control:write"), "");
+    check_eq(opt.control, CONTROL_WRITE);
 }
 
 TEST(every_option_is_set_and_read_back_and_keeps_its_limits) {

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/os_socket.h"
 #include "unit.h"
 
 enum { MANY_PAGES = 64 };
@@ -392,6 +393,34 @@ TEST(beginning_of_a_file_is_read_as_a_string) {
     close(file);
 }
 
+/* Behind what a program that closes low numbers and counts on getting them again may meet. */
+TEST(files_have_high_numbers_where_the_limit_allows) {
+    struct rlimit limit;
+    check_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    rlim_t before = limit.rlim_cur;
+    close(0);
+    limit.rlim_cur = 1024 < limit.rlim_max ? 1024 : limit.rlim_max;
+    check_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    int file = os_open("/proc/self/statm");
+    check(file >= (limit.rlim_cur > 512 ? 512 : 10));
+    check_eq(os_close(file), 0);
+    limit.rlim_cur = 64;
+    check_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    int last = dup(2), next;
+    check_eq(last, 0);
+    while ((next = dup(2)) >= 0) {
+        last = next;
+    }
+    check_eq(os_open("/proc/self/statm"), -EMFILE);
+    close(last);
+    check_eq(os_open("/proc/self/statm"), last); /* The only one will do ... */
+    close(0);
+    check_eq(os_open("/proc/self/statm"), -EMFILE); /* ... but not 0, ... */
+    check_eq(dup(2), 0);                            /* ... which is free again. */
+    limit.rlim_cur = before; /* A sanitizer that looks for leaks reads files. */
+    check_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 TEST(file_that_cannot_be_read_is_a_negative_error_number) {
     char text[8];
     errno = 0;
@@ -451,4 +480,22 @@ TEST(files_are_renamed_where_the_kernel_cannot_refuse_a_taken_name) {
 
 TEST(files_are_renamed_where_a_filter_forbids_what_it_does_not_know) {
     check_rename_without(EPERM);
+}
+
+static void fill_pipe(void) {
+    char page[4096] = {0};
+    check_eq(fcntl(pipe_ends[1], F_SETFL, O_NONBLOCK), 0);
+    while (write(pipe_ends[1], page, sizeof page) > 0) {
+    }
+}
+
+/* Time that has passed is no fault of whoever reads. */
+TEST(late_output_is_written_where_there_is_room) {
+    char page[4096] = {0};
+    prepare();
+    check_eq(os_write_before(pipe_ends[1], page, sizeof page, 0), 0);
+    check_eq(read(pipe_ends[0], page, sizeof page), sizeof page);
+    fill_pipe();
+    check_eq(os_write_before(pipe_ends[1], page, sizeof page, 0), -ETIMEDOUT);
+    check_eq(os_write_before(pipe_ends[1], page, sizeof page, os_now_ms() + 1), -ETIMEDOUT);
 }

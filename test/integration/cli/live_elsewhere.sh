@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Processes of other users are out of reach, and those in other mount and process id namespaces are not:
+# their socket is found through the root directory that they see.
+
+# shellcheck source=test/lib/golden.sh
+. "$(dirname -- "$0")/../../lib/golden.sh"
+
+[ "$(id -u)" -eq 0 ] || skip "only root can be somebody else"
+need unshare
+need setpriv
+unshare --mount --pid --fork true 2>/dev/null || skip "namespaces cannot be made here"
+
+name=fake-$$
+${CC:-cc} "-I$here/src" -o "$scratch/$name" "$here/test/integration/cli/program_fake_target.c" \
+    "$here/src/control/wire.c" || fail "cannot compile the fake target"
+chmod 755 "$scratch" "$scratch/$name" "$work"
+cp "$build/tally" "$scratch/tally" && chmod 755 "$scratch/tally"
+mkdir "$scratch/run"
+targets=
+stop_targets() {
+    # shellcheck disable=SC2086
+    [ -z "$targets" ] || kill -KILL $targets 2>/dev/null
+    wait 2>/dev/null
+}
+golden_cleanup=stop_targets
+until [ "$(sh -c 'echo $$')" -gt 1000 ]; do
+    :
+done
+mask "s|$scratch|SCRATCH|g"
+mask "s/$name/fake/g"
+mkfifo "$scratch/ready"
+exec 7<>"$scratch/ready"
+
+say Another user.
+"$scratch/$name" "$scratch/run" write >&7 2>/dev/null 3>&- &
+target=$!
+targets=$target
+read -r -t 60 _ <&7 || fail "the fake target did not start"
+mask "s/\\b$target\\b/PID/g"
+other="setpriv --reuid=65534 --regid=65534 --clear-groups $scratch/tally"
+show $other stats $target
+show $other purge $target
+show $other stats "$name"
+show $other dump -o - "$scratch/run/$target.sock"
+show sh -c "$other ps --format=names | grep -c $name"
+show sh -c "$other doctor $target | grep -A1 process"
+
+say Another mount and process id namespace, in which the socket lies in a folder that only it sees.
+unshare --mount --pid --fork sh -c \
+    "mount -t tmpfs none '$scratch/run' && exec '$scratch/$name' '$scratch/run' write" >&7 3>&- &
+outer=$!
+targets="$targets $outer"
+read -r -t 60 _ <&7 || fail "the fake target did not start in namespaces"
+target=$(cat "/proc/$outer/task/$outer/children")
+target=${target%% *}
+targets="$targets $target"
+mask "s/\\b$target\\b/INNER/g"
+show ls "$scratch/run/1.sock"
+show sh -c "tally stats $target | grep heap,"
+show tally purge $target
+show tally dump --no-names -o dump.pb.gz $target
+show stat -c '%U %a %s' dump.pb.gz
+show sh -c "tally doctor $target | grep directory"

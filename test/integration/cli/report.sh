@@ -1,0 +1,94 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The views of `tally report` on profiles that a person can check: the figures of the manual's example.
+
+# shellcheck source=test/lib/golden.sh
+. "$(dirname -- "$0")/../../lib/golden.sh"
+need python3
+
+python3 "$here/test/lib/make_pprof.py" server.pb <<'END' || fail "there is no profile"
+types alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes
+main@server.c:412;handle_request@server.c:301;login@auth.c:77;account_load@account.c:140 = 2048 134217728 1024 67108864 thread=io-1
+main@server.c:412;handle_request@server.c:301;login@auth.c:77;account_load@account.c:141;body_new@body.c:33;malloc@malloc.c:9 = 3072 33449574 3072 33449574 thread=io-1
+main@server.c:412;handle_request@server.c:301;cache_insert@cache.c:88+grow@cache.h:7 = 61440 15728640 61440 15728640 thread=io-2
+main@server.c:412;handle_request@server.c:301;cache_insert@cache.c:90 = 4 3774873 4 3774873 thread=io-2
+main@server.c:412;walk@walk.c:8;walk@walk.c:9;walk@walk.c:8 = 10 1000 1 100
+main@server.c:412;setup@server.c:20 = 1 3879731 1 3879731
+END
+printf 'struct account *a;\n\tif (!a) {\n' >account.c
+yes '' | head -n 136 >>account.c
+printf '%s\n' '    /* line 139 */' '    a = malloc(sizeof *a + MAX_BODY);' '    a->body = body_new(a);' \
+    '}' >>account.c
+python3 "$here/test/lib/make_pprof.py" hostile.pb <<'END' || fail "there is no profile"
+types inuse_space/bytes
+ma\x1b[31min@a\x0ab.c:1;x\xe2\x80\xaey@\xff.c:2 = 64 k\x07=v\xe2\x80\x8b
+END
+python3 "$here/test/lib/make_pprof.py" sampled.pb <<'END' || fail "there is no profile"
+types inuse_objects/count inuse_space/bytes
+period 524288
+main@a.c:1;small@a.c:2 = 16777216 1073741824
+main@a.c:1;large@a.c:3 = 10 104857600
+END
+python3 "$here/test/lib/make_pprof.py" empty.pb <<'END' || fail "there is no profile"
+types inuse_objects/count inuse_space/bytes
+END
+utf8=LC_ALL=C.UTF-8
+
+say The table, by itself and in its variants.
+show $utf8 tally report server.pb
+show $utf8 tally report --text -n 2 server.pb
+show $utf8 tally report --top --cum --min=50% server.pb
+show $utf8 tally report --by=lines --metric=alloc_objects -n 3 server.pb
+show $utf8 tally report --by=files --unit=KiB server.pb
+show $utf8 tally report --no-inlines --focus=cache server.pb
+show $utf8 tally report --show-internal --show='malloc|body' server.pb
+show tally report -n 1 server.pb
+
+say Several profiles are added up.
+show $utf8 tally report -n 1 server.pb server.pb
+
+say Trees.
+show $utf8 tally report --tree --focus=handle_request --min=10% server.pb
+show tally report --tree --tagroot=thread --min=1% server.pb
+show $utf8 tally report --tree --ascii -n 2 server.pb
+
+say Callers and callees, lines, stacks, sites.
+show $utf8 tally report --peek='^(account_load|walk)$' server.pb
+show $utf8 tally report --list=account_load server.pb
+show $utf8 tally report --list=login server.pb
+show $utf8 tally report --traces -n 2 server.pb
+show $utf8 tally report --sites -n 3 server.pb
+
+say Which stacks.
+show $utf8 tally report --thread=io-2 server.pb
+show $utf8 tally report --size=100K: --by=lines server.pb
+show $utf8 tally report --ignore=handle --hide=main server.pb
+show $utf8 tally report --show-from=login --tree server.pb
+show $utf8 tally report --focus='(?i)SETUP' server.pb
+show $utf8 tally report --focus=nobody server.pb
+
+say Estimates say how far off they may be.
+show $utf8 tally report sampled.pb
+show $utf8 tally report --metric=inuse_objects sampled.pb
+
+say Names cannot steer the terminal.
+show $utf8 tally report hostile.pb
+show $utf8 tally report --traces hostile.pb
+
+say Nothing was recorded.
+show $utf8 tally report empty.pb
+show $utf8 tally report --tree empty.pb
+
+say A file instead of the screen, once.
+show $utf8 tally report -n 1 -o out.txt server.pb
+show cat out.txt
+show $utf8 tally report -n 1 -o out.txt server.pb
+
+say What cannot be done.
+show tally report --metric=peak_space server.pb
+show tally report --focus='(' server.pb
+show tally report --list='[' server.pb
+show tally report --top --tree server.pb
+show tally report nowhere.pb
+show tally report
