@@ -5,6 +5,9 @@
     usual   real programs with MALLOC_CONF=prof:true beside the same without; a third column is the second
             once more, and says how far two equal things are apart on this machine
     count   instructions of the same programs, by valgrind: what of that is not the neighbours' doing
+    run     the same programs as `tally run` starts them: one sample per 64 KiB, a thread that writes the
+            recording, the control socket.  What the program itself takes, not the command's work on the
+            names after its end; run-count has its instructions
     every   lg_prof_sample:0 on bench_prof parse, a program that mostly allocates, and on real programs, which
             have no frame pointers; heaptrack beside it, if installed
     live    bytes that a recorded object costs on top, as long as it lives
@@ -54,7 +57,7 @@ class Bench:
 
     def launch(self, conf, argv, cpu=None, options=(), client=None):
         """One run under tally with these options; its figures."""
-        options = [*options, "--env", f"MALLOC_CONF={conf}"]
+        options = [*options, "--env", f"MALLOC_CONF={conf}"] if conf else options
         # The loader may have skipped the preload: a probe looks.
         benchlib.finish(benchlib.start(self.launcher, self.library, [self.micro, "hello"], cpu,
                                        options))
@@ -96,6 +99,12 @@ def best(results, variant):
 
 def peak(results, variant):
     return statistics.median(figures["peak_kib"] for figures in results[variant])
+
+
+def middle(results, base, variant):
+    """The median quotient within a round: runs that are neighbours have the same neighbours."""
+    return statistics.median(b["time_ms"] / a["time_ms"]
+                             for a, b in zip(results[base], results[variant]))
 
 
 def spread(results, base, variant):
@@ -151,8 +160,9 @@ def usual(bench, options):
 
 def count_instructions(bench, conf, argv, launch_options):
     """Instructions of one process, which valgrind counts; its children are not in it."""
-    environment = {**benchlib.clean_environment(), "MALLOC_CONF": conf,
-                   "LD_PRELOAD": bench.library.path}
+    environment = {**benchlib.clean_environment(), "LD_PRELOAD": bench.library.path}
+    if conf:
+        environment["MALLOC_CONF"] = conf
     standard_input = os.devnull
     for option, value in zip(launch_options[::2], launch_options[1::2]):
         if option == "--env":
@@ -173,6 +183,13 @@ def count_instructions(bench, conf, argv, launch_options):
     return int(counted.group(1).replace(",", ""))
 
 
+def compiler_itself(job):
+    """The arguments of cc1: gcc, the driver, only starts it."""
+    compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
+                              check=True).stdout.strip()
+    return [compiler, "-quiet", "-O2", job.argv[3], "-o", os.devnull]
+
+
 def count(bench, options):
     if shutil.which("valgrind") is None:
         print("Instructions are not counted: valgrind is not installed.", file=sys.stderr)
@@ -181,11 +198,7 @@ def count(bench, options):
     for name, job in jobs(options, bench.directory, 0.3):
         if job.client or job.parallel:
             continue
-        argv = job.argv
-        if name == "gcc":  # the driver only starts the compiler
-            compiler = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True,
-                                      check=True).stdout.strip()
-            argv = [compiler, "-quiet", "-O2", job.argv[3], "-o", "/dev/null"]
+        argv = compiler_itself(job) if name == "gcc" else job.argv
         counts = {}
         for variant in ("off", "512KiB"):
             counts[variant] = count_instructions(bench, USUAL[variant], argv, job.launch_options)
@@ -194,6 +207,95 @@ def count(bench, options):
                      f"{counts['512KiB'] / counts['off']:.4f}"])
     print("\nAt 512 KiB, instructions as a multiple of those without.\n")
     benchlib.print_table(["program", "off", "on/off"], rows)
+
+
+def run_environments(bench, options):
+    """{variant: TALLY_CONF}: what `tally run` sets, and as many characters that do nothing."""
+    command = benchlib.find_program(options, "tally")
+    file = os.path.join(bench.directory, "run.%p.tally")
+    printed = subprocess.run([command, "run", "-o", file, "--preload-only", "true"], check=True,
+                             capture_output=True, text=True, env=benchlib.clean_environment()).stdout
+    conf = re.search(r"^TALLY_CONF='(.*)'$", printed, re.MULTILINE).group(1)
+    idle = "prof:false,prof_prefix:".ljust(len(conf), "x")
+    return {"off": idle, "again": idle, "run": conf}
+
+
+def forget_recordings(bench, must_exist):
+    found = glob.glob(os.path.join(bench.directory, "run.*.tally"))
+    for path in found:
+        os.remove(path)
+    if must_exist and not found:
+        raise benchlib.RunFailed("nothing was recorded")
+
+
+def run_times(bench, job, environments, rounds, name):
+    def once(variant, conf):
+        # The recorder is a thread of the program: CPU time has it, on whichever CPU it runs.
+        figures = bench.launch("", job.argv, None if job.parallel else bench.cpu,
+                               [*job.launch_options, "--env", f"TALLY_CONF={conf}", "--stdout",
+                                os.devnull], job.client)
+        forget_recordings(bench, variant == "run")
+        return {"time_ms": figures["total_ms"], "peak_kib": figures["maxrss_kib"]}
+
+    return take_turns(bench, "run", name, environments, rounds, once)
+
+
+def run_counts(bench, job, environments, name):
+    """Instructions without, with the samples alone, and with all that `tally run` asks for."""
+    counts = {}
+    confs = {"off": environments["off"], "samples": "prof:true,prof_prefix:x,lg_prof_sample:16",
+             "run": environments["run"]}
+    for variant, conf in confs.items():
+        counts[variant] = count_instructions(bench, "", job.argv,
+                                             [*job.launch_options, "--env", f"TALLY_CONF={conf}"])
+        forget_recordings(bench, variant == "run")
+        bench.note("run-count", name, variant, 1, instructions=counts[variant])
+    return [f"{counts['off'] / 1e6:.0f} M"] + [f"{counts[v] / counts['off']:.4f}"
+                                               for v in ("samples", "run")]
+
+
+def run_jobs(bench, options):
+    for name, job in jobs(options, bench.directory, 1):
+        if name == "gcc":
+            job.argv = compiler_itself(job)
+        yield name, job
+
+
+def run(bench, options):
+    rows, ratios = [], {"run": [], "again": []}
+    environments = run_environments(bench, options)
+    for name, job in run_jobs(bench, options):
+        results = run_times(bench, job, environments, options.rounds, name)
+        if not results:
+            continue
+        off = best(results, "off")
+        for variant, list_of in ratios.items():
+            list_of.append(best(results, variant) / off)
+        rows.append([name, f"{off:.0f} ms", f"{ratios['run'][-1]:.4f}",
+                     f"{middle(results, 'off', 'run'):.4f}", spread(results, "off", "run"),
+                     f"{ratios['again'][-1]:.4f}", f"{middle(results, 'off', 'again'):.4f}",
+                     f"{peak(results, 'run') - peak(results, 'off'):+.0f} KiB"])
+    if rows:
+        rows.append(["mean", "", f"{statistics.geometric_mean(ratios['run']):.4f}", "", "",
+                     f"{statistics.geometric_mean(ratios['again']):.4f}", "", ""])
+    print("\nUnder tally run (one sample per 64 KiB): CPU time of the program as a multiple of that with"
+          "\nthe library alone (limit 1.03): of the least times, median of the rounds, least and largest;"
+          "\nthe same without twice; what is added to the peak.\n")
+    benchlib.print_table(["program", "off", "run/off", "median", "of rounds", "again/off", "median",
+                          "added"], rows)
+
+
+def run_count(bench, options):
+    if shutil.which("valgrind") is None:
+        print("Instructions are not counted: valgrind is not installed.", file=sys.stderr)
+        return
+    environments = run_environments(bench, options)
+    rows = [[name, *run_counts(bench, job, environments, name)]
+            for name, job in run_jobs(bench, options) if not job.client and not job.parallel]
+    print("\nUnder tally run, instructions as a multiple of those without: the samples alone, and all."
+          "\nUnder valgrind the clock goes some fifty times as fast as the program, so all has too much"
+          "\nof the recorder, which looks at the clock.\n")
+    benchlib.print_table(["program", "off", "samples/off", "run/off"], rows)
 
 
 def heaptrack_run(bench, argv, cpu, environment):
@@ -301,7 +403,8 @@ def dump(bench, options):
     benchlib.print_table(["", "least", "median", "most"], rows)
 
 
-PARTS = {"usual": usual, "count": count, "every": every, "live": live, "dump": dump}
+PARTS = {"usual": usual, "count": count, "run": run, "run-count": run_count,
+         "every": every, "live": live, "dump": dump}
 
 
 def main():
