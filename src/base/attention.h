@@ -31,6 +31,7 @@ enum attention {
     ATTENTION_PROFILE = 256,   /* a profile is to be written */
     ATTENTION_CLOCK = 512,     /* one is due at some time, and no thread of ours waits for it */
     ATTENTION_AGENTS = 1024,   /* somebody listens to our probes now, or does not any more */
+    ATTENTION_CPU = 4096,      /* a child goes on with a CPU profile; at the end of an allocation */
     ATTENTION_STATS = 2048,    /* the page of counters may be old; stays set while calls are rare */
 };
 

@@ -125,6 +125,18 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
     }
 }
 
+bool lock_try(struct lock *lock, enum lock_found *found) {
+    uint32_t word = atomic_load_explicit(&lock->word, memory_order_relaxed);
+    if (!try_to_take(lock, word, 0, found)) {
+        return false;
+    }
+    count_add(&lock->taken, 1);
+    if (DEBUG) {
+        lock_note_acquired(lock);
+    }
+    return true;
+}
+
 COLD void lock_wake(struct lock *lock) {
     os_wake(&lock->word);
 }

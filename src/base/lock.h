@@ -21,6 +21,7 @@
 
 /* The order in which locks may be nested; the smaller is taken first. */
 enum lock_rank {
+    RANK_LEAK,     /* one check for leaks at a time */
     RANK_START,    /* initialising the process */
     RANK_CTL,      /* settings and copies of counters that mallctl keeps */
     RANK_COUNTS,   /* the figures of arenas that are gone */
@@ -33,10 +34,12 @@ enum lock_rank {
     RANK_POOL,     /* the pool of empty magazines */
     RANK_PAGES,    /* the page heap */
     RANK_MAPPINGS, /* the program's own mappings */
+    RANK_CPU,      /* samples and threads of the CPU profile */
     RANK_PROF,     /* what the profiler has recorded */
     RANK_DUMP,     /* the prefix of names of profiles; a leaf */
     RANK_METADATA, /* our own memory; a leaf */
     RANK_MOVED,    /* the list of moved ranges; a leaf */
+    RANK_IGNORED,  /* what is no leak; a leaf */
 };
 
 /* The counts are changed by the holder, but for `sleepers`. */
@@ -112,6 +115,9 @@ static inline enum lock_found lock_acquire(struct lock *lock) {
     }
     return found;
 }
+
+/* Without waiting; false when somebody else has it. */
+bool lock_try(struct lock *lock, enum lock_found *found);
 
 static inline void lock_release(struct lock *lock) {
     if (DEBUG) {

@@ -14,13 +14,40 @@
 static void (*nobody)(void *opaque, const char *text);
 void (**log_writer)(void *opaque, const char *text) = &nobody;
 
+static int kept = -1; /* a copy of standard error; -1: none */
+
+void log_keep_error(void) {
+    if (!os_facts.must_be_silent && kept < 0) {
+        kept = os_copy_high(2);
+    }
+}
+
+static bool is_error_of_start(int fd) {
+    uint64_t device, inode;
+    return os_inode_of(fd, &device, &inode) && device == os_facts.error_device &&
+           inode == os_facts.error_inode;
+}
+
+/* The program may have closed descriptor 2, or have a file of its own there.  The copy may have been closed, too,
+ * and be another file by now. */
+static int descriptor(void) {
+    return kept >= 0 && !is_error_of_start(2) && is_error_of_start(kept) ? kept : 2;
+}
+
+void log_forked(void) {
+    if (kept >= 0 && is_error_of_start(kept)) {
+        os_close(kept);
+    }
+    kept = -1;
+}
+
 static void write_past_program(const char *text) {
     size_t length = 0;
     while (text[length] != '\0') {
         length++;
     }
     if (!os_facts.must_be_silent) {
-        os_write(2, text, length);
+        os_write(descriptor(), text, length);
     }
 }
 
@@ -54,16 +81,10 @@ void log_line(const char *format, ...) {
     va_end(list);
 }
 
-static bool is_as_at_start(void) {
-    uint64_t device, inode;
-    return os_inode_of(2, &device, &inode) && device == os_facts.error_device &&
-           inode == os_facts.error_inode;
-}
-
 void log_note(const char *format, ...) {
     char line[LINE_BYTES];
     va_list list;
-    if (!is_as_at_start()) {
+    if (!is_error_of_start(2)) {
         return;
     }
     va_start(list, format);

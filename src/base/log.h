@@ -13,6 +13,13 @@
 /* Where lines go instead of descriptor 2, while it is not NULL: the program's malloc_message. */
 extern void (**log_writer)(void *opaque, const char *text) HIDDEN;
 
+/* Many programs close standard error before they exit.  Who has something to say after that keeps a copy of it,
+ * early. */
+void log_keep_error(void);
+
+/* The child of a fork must not keep a pipe open that others wait for the end of. */
+void log_forked(void);
+
 /* Text as it is, to log_writer or descriptor 2. */
 void log_write(void *opaque, const char *text);
 

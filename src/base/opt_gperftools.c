@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt_gperftools.c - the variables of gperftools' heap profiler, turned into options of ours.
+ * opt_gperftools.c - the variables of gperftools' profilers, turned into options of ours.
  *
- * The name of its files is HEAPPROFILE and whatever keeps the processes of one job apart: a rank that
+ * The name of files is HEAPPROFILE, or CPUPROFILE, and whatever keeps the processes of one job apart: a rank that
  * the launcher gives, the first of those below that is there, or the process id.  A process whose name
  * has no process id asks for one in the programs it will start, by a variable it adds to its own
  * environment, since these would write the same files otherwise.
@@ -68,8 +68,8 @@ static bool find_rank(char *suffix, size_t capacity) {
     return false;
 }
 
-static bool wants_process_id(void) {
-    const char *text = os_environment("HEAPPROFILE_USE_PID");
+static bool wants_process_id(const char *variable) {
+    const char *text = os_environment(variable);
     return text != NULL && opt_gperftools_switch(text);
 }
 
@@ -83,25 +83,105 @@ static void turn_on(void) {
     opt.prof_names = PROF_NAMES_GPERFTOOLS;
 }
 
-void opt_gperftools_profile(const char *path) {
+/* The variables that go together: the name, and whether it has the process id. */
+struct names {
+    const char *profile, *process, *for_children;
+};
+
+/* Completes a name in an option.  False, with nothing changed, if it is too long. */
+static bool complete_name(char *option, size_t capacity, const char *path, struct names names) {
     char suffix[64];
     char process[16] = "";
-    if (path[0] == '\0') {
-        return;
-    }
-    if (find_rank(suffix, sizeof(suffix)) || wants_process_id()) {
+    if (find_rank(suffix, sizeof(suffix)) || wants_process_id(names.process)) {
         fmt_text(process, sizeof(process), "_%u", os_process_id());
     }
     size_t length = strlen(path) + strlen(suffix) + strlen(process);
-    if (length >= sizeof(opt.prof_prefix)) {
-        log_line("HEAPPROFILE is too long and is ignored");
+    if (length >= capacity) {
+        log_line("%s is too long and is ignored", names.profile);
         opt_add_mistake();
-        return;
+        return false;
     }
-    memset(opt.prof_prefix, 0, sizeof(opt.prof_prefix));
-    fmt_text(opt.prof_prefix, sizeof(opt.prof_prefix), "%s%s%s", path, suffix, process);
-    turn_on();
+    memset(option, 0, capacity);
+    fmt_text(option, capacity, "%s%s%s", path, suffix, process);
     if (process[0] == '\0') {
-        os_add_environment("HEAPPROFILE_USE_PID=1");
+        os_add_environment(names.for_children);
     }
+    return true;
+}
+
+void opt_gperftools_profile(const char *path) {
+    static const struct names names = {"HEAPPROFILE", "HEAPPROFILE_USE_PID",
+                                       "HEAPPROFILE_USE_PID=1"};
+    if (path[0] != '\0' && complete_name(opt.prof_prefix, sizeof(opt.prof_prefix), path, names)) {
+        turn_on();
+    }
+}
+
+/* What starts something in gperftools. */
+static const char *const acting[] = {
+    "HEAPPROFILE",
+    "HEAPPROFILESIGNAL",
+    "HEAPCHECK",
+    "CPUPROFILE",
+    "CPUPROFILESIGNAL",
+    "CPUPROFILE_PER_THREAD_TIMERS",
+    "CPUPROFILE_TIMER_SIGNAL",
+};
+enum { ACTING = sizeof(acting) / sizeof(acting[0]), OTHER_CASE = 'a' ^ 'A' };
+
+static bool is_hidden;
+
+/* Turns the case of the first letter of these names in the environment as it is now, as often as each occurs:
+ * constructors may have copied it meanwhile. */
+static void turn(bool to_hidden) {
+    char name[32];
+    for (unsigned i = 0; i < ACTING; i++) {
+        fmt_text(name, sizeof(name), "%s", acting[i]);
+        name[0] ^= to_hidden ? 0 : OTHER_CASE;
+        for (const char *value; (value = os_environment(name)) != NULL;) {
+            *((char *)(uintptr_t)value - strlen(name) - 1) ^= OTHER_CASE;
+        }
+    }
+}
+
+void opt_gperftools_hide(void) {
+    is_hidden = !os_facts.secure;
+    if (is_hidden) {
+        turn(true);
+    }
+}
+
+void opt_gperftools_show(void) {
+    if (is_hidden) {
+        is_hidden = false;
+        turn(false);
+    }
+}
+
+void opt_gperftools_cpu_profile(const char *path) {
+    static const struct names names = {"CPUPROFILE", "CPUPROFILE_USE_PID", "CPUPROFILE_USE_PID=1"};
+    if (path[0] != '\0') {
+        (void)complete_name(opt.cpu_file, sizeof(opt.cpu_file), path, names);
+    }
+}
+
+uint64_t opt_gperftools_any_base(const char *text) {
+    unsigned lg = 0;
+    uint64_t number = 0;
+    if (text[0] != '0') {
+        int64_t decimal = opt_gperftools_number(text);
+        return decimal > 0 ? (uint64_t)decimal : 0;
+    }
+    bool is_hex = (text[1] | 0x20) == 'x';
+    lg = is_hex ? 4 : 3;
+    for (text += is_hex ? 2 : 1; number < UINT32_MAX; text++) {
+        unsigned digit = (unsigned)(*text >= 'a'   ? *text - 'a' + 10
+                                    : *text >= 'A' ? *text - 'A' + 10
+                                                   : *text - '0');
+        if (*text < '0' || digit >> lg != 0) {
+            break;
+        }
+        number = number << lg | digit;
+    }
+    return number;
 }

@@ -12,8 +12,23 @@ enum { GPERFTOOLS_ALLOC_INTERVAL = 1 << 30, GPERFTOOLS_LIVE_STEP = 100 << 20 };
 /* HEAPPROFILE: every allocation is recorded, and files are called <path><rank>[_<pid>].0001.heap. */
 void opt_gperftools_profile(const char *path);
 
+/* CPUPROFILE: the profile is called <path><rank>[_<pid>]. */
+void opt_gperftools_cpu_profile(const char *path);
+
+/* The same as the next, but 0x and 0 before it say that it is not decimal; nothing below 0. */
+uint64_t opt_gperftools_any_base(const char *text);
+
 /* A decimal number; what follows it is ignored, and what is none is 0. */
 int64_t opt_gperftools_number(const char *text);
 
 /* True if the text is empty or begins with one of t, T, y, Y, 1. */
 bool opt_gperftools_switch(const char *text);
+
+/*
+ * A program may be linked with gperftools as well.  Its libraries would act on the same variables in their
+ * constructors: write the same files, want the same signals, and check a heap that nobody uses.  So the
+ * variables go out of sight when they have been read, and come back when those constructors have run,
+ * which they have before ours where tally is preloaded.  No thread but the first may be running.
+ */
+void opt_gperftools_hide(void);
+void opt_gperftools_show(void);

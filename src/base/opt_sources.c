@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/opt_gperftools.h"
+#include "base/opt_heapcheck.h"
 #include "base/os.h"
 
 #ifndef TALLY_MALLOC_CONF
@@ -64,6 +65,11 @@ enum alias_meaning {
     ALIAS_COUNT, /* nothing below 0 */
     ALIAS_POWER, /* its logarithm */
     ALIAS_TRUTH, /* a switch */
+    ALIAS_CPU_PROFILE,
+    ALIAS_FREQUENCY,
+    ALIAS_WALL,
+    ALIAS_SIGNAL,
+    ALIAS_HEAP_CHECK,
 };
 
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help)
@@ -144,6 +150,35 @@ static void read_truth(const struct opt_alias *alias, const char *text, const ch
     opt_parse(pair, alias->variable);
 }
 
+/* Those of the CPU profiler; false for others. */
+static bool read_cpu(const struct opt_alias *alias, const char *text) {
+    char pair[120] = "";
+    uint64_t number = 0;
+    switch (alias->meaning) {
+    case ALIAS_CPU_PROFILE:
+        opt_gperftools_cpu_profile(text);
+        return true;
+    case ALIAS_WALL:
+        opt_parse("cpu_clock:wall", alias->variable);
+        return true;
+    case ALIAS_FREQUENCY:
+        if (fmt_parse_number(text, strlen(text), &number) && number > 0) {
+            fmt_text(pair, sizeof(pair), "%s:%lu", alias->option, (unsigned long)number);
+        }
+        break;
+    case ALIAS_SIGNAL:
+        fmt_text(pair, sizeof(pair), "%s:%lu", alias->option,
+                 (unsigned long)opt_gperftools_any_base(text));
+        break;
+    default:
+        return false;
+    }
+    if (pair[0] != '\0') {
+        opt_parse(pair, alias->variable);
+    }
+    return true;
+}
+
 /* False for variables of other families. */
 static bool read_gperftools(const struct opt_alias *alias, const char *text, const char *quoted) {
     char pair[120];
@@ -164,8 +199,11 @@ static bool read_gperftools(const struct opt_alias *alias, const char *text, con
     case ALIAS_TRUTH:
         read_truth(alias, text, quoted);
         return true;
+    case ALIAS_HEAP_CHECK:
+        opt_heapcheck_read(alias->variable, text);
+        return true;
     default:
-        return alias->meaning == ALIAS_QUIET;
+        return alias->meaning == ALIAS_QUIET || read_cpu(alias, text);
     }
 }
 
@@ -280,6 +318,14 @@ static void settle_profiler(void) {
     opt.prof_mmap |= opt.prof_mmap_only;
 }
 
+/* Without stacks a report could name nothing but sizes. */
+static void settle_leaks(void) {
+    if (opt.leak_check != LEAK_CHECK_OFF && !opt.prof) {
+        opt.prof = 1;
+        opt.lg_prof_sample = 0;
+    }
+}
+
 static void settle(void) {
     if (opt.narenas == 0) {
         uint64_t wanted = os_facts.cpus * opt.narenas_ratio >> 16;
@@ -293,6 +339,7 @@ static void settle(void) {
         opt.lg_san_uaf_align = LG_PAGE;
     }
     settle_profiler();
+    settle_leaks();
 }
 
 void opt_init(struct opt_program program) {

@@ -40,8 +40,7 @@ bool os_address_space_is_limited(void);
 /* The value of an environment variable, or NULL.  Works before libc has set up `environ`. */
 const char *os_environment(const char *name);
 
-/* Puts `name=value`, which must stay where it is, into the environment of programs that this one
- * starts.  Nothing happens before libc knows the environment, or without memory. */
+/* Puts a copy of `name=value` into the environment of this program and of those it starts.  Nothing happens before libc knows the environment, or without memory. */
 void os_add_environment(const char *entry);
 
 /* The text of a symbolic link, without an end, cut at `bytes`.  Its length, or -errno. */
@@ -166,6 +165,8 @@ void os_write(int fd, const char *text, size_t length);
 /* A descriptor to read from, or one of a new file of mode 0600: -EEXIST for whatever has that name,
  * a link without a target included. */
 int os_open(const char *path);
+int os_open_at_once(
+    const char *path); /* a pipe's other end is not waited for, also when it is read */
 int os_create(const char *path);
 
 /* A descriptor that writes at the end of an existing file; links are not followed. */
@@ -195,6 +196,12 @@ int os_write_all(int fd, const void *bytes, size_t length);
 /* Gives a file another name that must be free; removes a name. */
 int os_rename(const char *from, const char *to);
 int os_remove(const char *path);
+
+/* The same in place of a file that has the name. */
+int os_replace(const char *from, const char *to);
+
+/* Is it a file of this user, itself and not a link, that has no other name? */
+bool os_is_own_file(const char *path);
 
 /* Is there something of this name, be it a link to nothing? */
 bool os_exists(const char *path);

@@ -77,7 +77,8 @@ static bool has_same_name(const char *a, const char *b) {
     return a[i] == '=' && b[i] == '=';
 }
 
-/* A new array, since the old one belongs to libc or the kernel; setenv copies it again if it must. */
+/* A new array, since the old one belongs to libc or the kernel; setenv copies it again if it must.  The
+ * entry lies behind it: a shell may write into what it finds in its environment. */
 void os_add_environment(const char *entry) {
     if (&environ == NULL || environ == NULL) {
         return;
@@ -86,7 +87,8 @@ void os_add_environment(const char *entry) {
     while (environ[count] != NULL) {
         count++;
     }
-    char **copy = os_map((count + 2) * sizeof(copy[0]));
+    size_t length = strlen(entry) + 1;
+    char **copy = os_map((count + 2) * sizeof(copy[0]) + length);
     if (copy != NULL) {
         size_t kept = 0;
         for (size_t i = 0; i < count; i++) {
@@ -94,7 +96,7 @@ void os_add_environment(const char *entry) {
                 copy[kept++] = environ[i];
             }
         }
-        copy[kept] = (char *)(uintptr_t)entry;
+        copy[kept] = memcpy(copy + count + 2, entry, length);
         environ = copy;
     }
 }
@@ -602,6 +604,10 @@ int os_open(const char *path) {
     return open_file(path, O_RDONLY);
 }
 
+int os_open_at_once(const char *path) {
+    return open_file(path, O_RDONLY | O_NONBLOCK);
+}
+
 int os_create(const char *path) {
     int file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
     if (file >= 0) { /* whatever the umask leaves of it */
@@ -686,6 +692,19 @@ int os_rename(const char *from, const char *to) {
 
 int os_remove(const char *path) {
     return (int)raw_call(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+}
+
+int os_replace(const char *from, const char *to) {
+    return (int)raw_call(SYS_renameat, AT_FDCWD, (long)from, AT_FDCWD, (long)to, 0, 0);
+}
+
+bool os_is_own_file(const char *path) {
+    enum { TYPE = 0170000, REGULAR = 0100000 };
+    struct statx found;
+    long error = raw_call(SYS_statx, AT_FDCWD, (long)path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
+                          (long)&found, 0);
+    return error == 0 && (found.stx_mode & TYPE) == REGULAR && found.stx_nlink == 1 &&
+           found.stx_uid == (uint32_t)raw_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
 }
 
 bool os_exists(const char *path) {

@@ -52,6 +52,10 @@ void bin_set_watched(bool is_watched) {
     set_unusual(BIN_WATCHED, is_watched);
 }
 
+void bin_set_ignoring(bool is_ignoring) {
+    set_unusual(BIN_IGNORING, is_ignoring);
+}
+
 static struct span *slab_of_node(struct pairing_node *node) {
     return (struct span *)((char *)node - offsetof(struct span, node));
 }
@@ -356,6 +360,20 @@ uint32_t bin_claim_tracked(struct span *slab, unsigned size_class, const void *o
         lock_release(&bin->lock);
     }
     return id;
+}
+
+bool bin_set_ignored(struct span *slab, unsigned size_class, const void *object, bool is_ignored) {
+    struct bin *bin = arena_bin(slab->arena, size_class);
+    uintptr_t base = (uintptr_t)object & ~(uintptr_t)size_classes[size_class].slab_mask;
+    bool is_other = false;
+    enter(bin);
+    if (is_slab_of(bin, slab, base)) {
+        uint32_t id = slab_id(slab, object);
+        is_other = id != 0 && (id & TRACK_IGNORED) != (is_ignored ? TRACK_IGNORED : 0);
+        slab_set_id(slab, object, is_other ? id ^ TRACK_IGNORED : id);
+    }
+    lock_release(&bin->lock);
+    return is_other;
 }
 
 unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,

@@ -48,6 +48,7 @@ enum bin_unusual {
     BIN_SHRINKING = 1,
     BIN_SAMPLING = 2, /* some allocations are to be tracked (track.h) */
     BIN_WATCHED = 4,  /* the layers above know of the agents in the upper half */
+    BIN_IGNORING = 8, /* a thread is THREAD_IGNORED */
 };
 
 /*
@@ -86,6 +87,7 @@ static inline bool bin_is_sampling(void) {
 void bin_set_shrinking(bool shrinks);
 void bin_set_sampling(bool samples);
 void bin_set_watched(bool is_watched);
+void bin_set_ignoring(bool is_ignoring);
 
 void bin_init(struct bin *bin, unsigned size_class, unsigned arena);
 
@@ -115,7 +117,10 @@ void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base);
  * done so, or when there is no such object. */
 uint32_t bin_claim_tracked(struct span *slab, unsigned size_class, const void *object);
 
-/* The same for up to `most` objects of a slab that the program holds; how many there were. */
+/* Changes the mark TRACK_IGNORED in the number of such an object.  False when it has none, or is as wanted. */
+bool bin_set_ignored(struct span *slab, unsigned size_class, const void *object, bool is_ignored);
+
+/* Takes their numbers from up to `most` objects of a slab that the program holds; how many there were. */
 unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
                         uint32_t *ids, unsigned most);
 

@@ -39,6 +39,9 @@ enum {
     ARENA_INDEX = ARENA_HOOKED - 1,             /* the rest of it */
 };
 
+/* In the number that an object carries for the layer above (track.h): it is no leak, whatever leads to it. */
+#define TRACK_IGNORED (UINT32_C(1) << 31)
+
 /* One bit per unit. */
 typedef unsigned __int128 unit_map;
 

@@ -35,6 +35,14 @@ bool classmap_is_windowed(void) {
     return atomic_load_explicit(&classmap_mask, memory_order_relaxed) == 0;
 }
 
+void classmap_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
+                          void *context) {
+    uintptr_t start = (uintptr_t)classmap;
+    if (!classmap_is_windowed()) { /* else others may be in its place */
+        visit(start, start + map_bytes, context);
+    }
+}
+
 static bool open_piece(uintptr_t base) {
     if (classmap_is_windowed()) {
         return true;

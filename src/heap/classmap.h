@@ -50,6 +50,10 @@ void classmap_init(bool windowed);
 /* True when the class map is not in use and every free must take the slow path. */
 bool classmap_is_windowed(void);
 
+/* Where it is. */
+void classmap_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
+                          void *context);
+
 /* Gives the addresses of the class map back, for good; frees take the slow path from now on.  Other
  * threads may be looking up meanwhile.  Call with the page heap locked. */
 void classmap_shrink(void);

@@ -15,7 +15,9 @@
 #include "heap/emergency.h"
 #include "heap/large.h"
 #include "heap/meta.h"
+#include "heap/moved.h"
 #include "heap/pages.h"
+#include "heap/region.h"
 
 _Atomic size_t heap_zero_reallocs;
 
@@ -546,6 +548,13 @@ struct heap_traffic heap_traffic(const struct thread_sums *threads) {
 void heap_walk_ranges(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
     classmap_walk(visit, context);
     meta_walk(visit, context);
+}
+
+void heap_walk_notes(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context) {
+    heap_walk_ranges(visit, context);
+    classmap_walk_memory(visit, context);
+    moved_walk_memory(visit, context);
+    region_walk_memory(visit, context);
 }
 
 static void verify_bin(struct bin *bin, void *context) {

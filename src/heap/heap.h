@@ -10,6 +10,7 @@
 #include "heap/cache.h"
 #include "heap/classmap.h"
 #include "heap/counts.h"
+#include "heap/depot.h"
 #include "heap/dirty.h"
 #include "heap/emergency.h"
 #include "heap/hooked.h"
@@ -141,6 +142,10 @@ struct heap_traffic heap_traffic(const struct thread_sums *threads);
 
 /* Ranges of addresses in which the heap lies, objects and descriptors, each once.  Takes no lock. */
 void heap_walk_ranges(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
+
+/* Ranges that are the heap's or hold its notes about objects, and whose words must not be taken for pointers of the
+ * program.  Takes no lock. */
+void heap_walk_notes(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 /* Pages of the shared page heap and of those over extent hooks. */
 struct pages_totals heap_pages(void);

@@ -70,9 +70,16 @@ size_t limit_held(void) {
 
 /* ---------------------------------------------------------------- the hard limit */
 
+static size_t zero_for_none(size_t limit) {
+    return limit != no_limit ? limit : 0;
+}
+
+size_t limit_soft(void) {
+    return zero_for_none(load(&g.soft));
+}
+
 size_t limit_hard(void) {
-    size_t hard = load(&g.hard);
-    return hard != no_limit ? hard : 0;
+    return zero_for_none(load(&g.hard));
 }
 
 bool limit_is_hard(void) {

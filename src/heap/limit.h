@@ -26,7 +26,8 @@ void limit_on_soft(limit_callback *callback, void *context);
 /* Bytes the heap holds now; may lag. */
 size_t limit_held(void);
 
-/* The hard limit now; 0: there is none. */
+/* The limits now; 0: there is none. */
+size_t limit_soft(void);
 size_t limit_hard(void);
 
 /* Is there a hard limit at all?  Spares callers the sum that limit_allows needs. */

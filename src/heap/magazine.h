@@ -16,7 +16,7 @@
  *             top.  A fork in between then loses at most one object and doubles none.  On x86-64
  *             each top is changed by a single instruction.
  * Signals     A handler that allocates may run between the load of a top and its change.  The fast
- *             paths take that risk (docs/manual/signals.md has the window); slow paths use swap_top,
+ *             paths take that risk (docs/manual/life.md); slow paths use swap_top,
  *             the change of a top that fails when somebody was quicker.
  */
 #pragma once

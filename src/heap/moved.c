@@ -96,3 +96,8 @@ size_t moved_count(void) {
     lock_release(&g.lock);
     return count;
 }
+
+void moved_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
+                       void *context) {
+    visit((uintptr_t)ranges, (uintptr_t)ranges + sizeof(ranges), context);
+}

@@ -22,5 +22,8 @@ void moved_forget(uintptr_t start, uintptr_t end);
  * the next, and at most `end`. */
 bool moved_look(uintptr_t at, uintptr_t end, uintptr_t *piece_end);
 
+/* Where they are kept. */
+void moved_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
+
 /* Number of ranges. */
 size_t moved_count(void);

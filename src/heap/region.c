@@ -248,3 +248,8 @@ size_t region_mapped_units(void) {
 size_t region_description_bytes(void) {
     return region_mapped_units() / CHUNK_UNITS * (sizeof(struct chunk) + span_bytes());
 }
+
+void region_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
+                        void *context) {
+    visit((uintptr_t)&g, (uintptr_t)&g + sizeof(g), context);
+}

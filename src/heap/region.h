@@ -29,6 +29,10 @@ void region_shed(void);
 void region_reset(void);
 void region_count_again(void);
 
+/* Where addresses of chunks are kept. */
+void region_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
+                        void *context);
+
 /* Units of all chunks; may lag. */
 size_t region_mapped_units(void);
 

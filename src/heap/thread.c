@@ -253,7 +253,7 @@ static void set_owner(struct thread *thread, uint32_t generation) {
 /* Parks the caller, or lets it use the fast paths. */
 static void choose_path(void) {
     bool parked = tls.self == NULL || classmap_is_windowed() || opt.all_slow ||
-                  tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_EXACT);
+                  tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_EXACT | THREAD_IGNORED);
     tls.hot = parked ? (struct hot *)(uintptr_t)&zeros : &tls.self->hot;
 }
 
@@ -316,7 +316,7 @@ void thread_exit(void) {
     tls.self = NULL;
     add_traffic(thread);
     set_owner(thread, 0);
-    tls.modes &= THREAD_IN_HOOK;
+    tls.modes &= THREAD_IN_HOOK | THREAD_IGNORED;
     choose_path();
     arena_unbind(thread->arena);
     if (!may_stay) {
@@ -506,6 +506,15 @@ size_t thread_count_cached(unsigned size_class) {
     return sum;
 }
 
+size_t thread_cached_bytes(void) {
+    size_t bytes = 0;
+    for (unsigned c = 1; tls.self != NULL && c < CLASS_COUNT; c++) {
+        struct look look = look_at(tls.self, c);
+        bytes += (look.in_take + look.in_give + stash_count(tls.self, c)) * size_classes[c].size;
+    }
+    return bytes;
+}
+
 static void add_heap(const struct thread *thread, struct thread_sums *sums) {
     sums->threads += __atomic_load_n(&thread->generation, __ATOMIC_RELAXED) == lock_generation();
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -635,6 +644,11 @@ void thread_set_cached(bool cached) {
         cache_flush(thread);
     }
     tls.modes = (uint8_t)(cached ? tls.modes & ~THREAD_UNCACHED : tls.modes | THREAD_UNCACHED);
+    choose_path();
+}
+
+void thread_set_ignored(bool is_ignored) {
+    tls.modes = (uint8_t)(is_ignored ? tls.modes | THREAD_IGNORED : tls.modes & ~THREAD_IGNORED);
     choose_path();
 }
 

@@ -109,6 +109,7 @@ enum thread_mode {
     THREAD_EXACT = 4,      /* every call is counted */
     THREAD_IN_HOOK = 8,    /* an extent hook runs: what it allocates comes from elsewhere */
     THREAD_UNSETTLED = 16, /* THREAD_HOOKED was found in the middle of a call: flush, and park */
+    THREAD_IGNORED = 32,   /* what it allocates is no leak (track.h) */
     THREAD_PAST_CACHE = THREAD_UNCACHED | THREAD_HOOKED | THREAD_IN_HOOK,
 };
 
@@ -165,6 +166,9 @@ bool thread_any_holds(unsigned size_class, const void *object);
 
 /* Objects of a class in the magazines of all threads; may lag behind. */
 size_t thread_count_cached(unsigned size_class);
+
+/* Bytes of free objects that the caller's heap keeps. */
+size_t thread_cached_bytes(void);
 
 /* What the heaps of an arena have counted by class. */
 struct thread_sums {
@@ -232,6 +236,10 @@ void thread_set_class_max(unsigned size_class, unsigned objects);
 /* Bytes, at usable size, that the caller has allocated and freed since it began. */
 uint64_t thread_allocated(void);
 uint64_t thread_deallocated(void);
+
+/* Is what the caller allocates to carry a mark that says that it is no leak?  Meanwhile every call takes the
+ * slow path. */
+void thread_set_ignored(bool is_ignored);
 
 /* Addresses of the same as running counters, NULL without memory.  From now on every call of this
  * thread takes the slow path, which keeps them. */

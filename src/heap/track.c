@@ -45,7 +45,10 @@
 struct track_events track_events;
 _Atomic uint64_t track_epoch; /* 0: never armed */
 
-static struct { _Atomic uint64_t random; } g;
+static struct {
+    _Atomic uint64_t random;
+    _Atomic size_t ignoring; /* threads that are THREAD_IGNORED */
+} g;
 
 _Atomic uint64_t track_present_rate;
 
@@ -249,28 +252,68 @@ uint32_t track_id(const struct heap_object *object) {
         return 0;
     }
     if (object->size_class == 0) {
-        return span->id;
+        return span->id & ~TRACK_IGNORED;
     }
-    return span->arena & ARENA_TRACKED ? slab_id(span, (void *)object->base) : 0;
+    bool is_tracked = span->arena & ARENA_TRACKED;
+    return is_tracked ? slab_id(span, (void *)object->base) & ~TRACK_IGNORED : 0;
+}
+
+/* ---------------------------------------------------------------- objects that are no leaks */
+
+/* The flag follows the number of threads, also where two change it at once. */
+static void settle_ignoring(void) {
+    size_t threads;
+    do {
+        threads = atomic_load(&g.ignoring);
+        bin_set_ignoring(threads != 0);
+    } while (atomic_load(&g.ignoring) != threads);
+}
+
+void track_ignore_mine(bool is_ignored) {
+    uint64_t never = 0;
+    atomic_compare_exchange_strong(&track_epoch, &never, 1); /* There are tracked objects now. */
+    atomic_fetch_add(&g.ignoring, is_ignored ? 1 : (size_t)-1);
+    settle_ignoring();
+    thread_set_ignored(is_ignored);
+}
+
+void track_ignore_forked(bool is_ignored) {
+    if (atomic_exchange(&g.ignoring, is_ignored) != is_ignored) {
+        settle_ignoring();
+    }
+}
+
+enum track_marked track_set_ignored(const struct heap_object *object, bool is_ignored) {
+    struct span *span = object->span;
+    if (object->size_class != 0) {
+        if (!(span->arena & ARENA_TRACKED)) {
+            return TRACK_NO_PLACE;
+        }
+        bool is_done = bin_set_ignored(span, object->size_class, (void *)object->base, is_ignored);
+        return is_done ? TRACK_CHANGED : TRACK_NO_CHANGE;
+    }
+    uint32_t before = is_ignored ? __atomic_fetch_or(&span->id, TRACK_IGNORED, __ATOMIC_RELAXED)
+                                 : __atomic_fetch_and(&span->id, ~TRACK_IGNORED, __ATOMIC_RELAXED);
+    return ((before & TRACK_IGNORED) != 0) != is_ignored ? TRACK_CHANGED : TRACK_NO_CHANGE;
 }
 
 /* ---------------------------------------------------------------- telling */
 
 void track_tell_freed(uint32_t id, const void *object, size_t usable) {
-    if (UNLIKELY(id != 0)) {
-        track_events.freed(id, object, usable);
+    if (UNLIKELY((id & ~TRACK_IGNORED) != 0)) {
+        track_events.freed(id & ~TRACK_IGNORED, object, usable);
     }
 }
 
 void track_tell_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
                         size_t usable) {
-    if (UNLIKELY(id != 0) && (old_usable != usable || before != object)) {
-        track_events.resized(id, before, object, old_usable, usable);
+    if (UNLIKELY((id & ~TRACK_IGNORED) != 0) && (old_usable != usable || before != object)) {
+        track_events.resized(id & ~TRACK_IGNORED, before, object, old_usable, usable);
     }
 }
 
 void track_free_small(const struct span *slab, unsigned size_class, void *address, uint32_t id) {
-    track_events.freed(id, address, size_classes[size_class].size);
+    track_tell_freed(id, address, size_classes[size_class].size);
     slab_set_word1(address, slab_secret);
     cache_free_tracked(slab->arena & ARENA_INDEX, size_class, address);
 }

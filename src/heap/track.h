@@ -65,7 +65,23 @@ bool track_is_due(const struct track_request *request);
  * usual way might still find memory. */
 void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed);
 
-/* What a live object carries; 0: nothing. */
+/*
+ * Objects that are no leaks carry TRACK_IGNORED in their number, beside what the layer above has given them.
+ * The caller's allocations do while it has said so, but for memory from extent hooks; and a live object that
+ * has a place for it can be made to.
+ */
+void track_ignore_mine(bool is_ignored);
+
+/* In the child of a fork, which has this thread alone. */
+void track_ignore_forked(bool is_ignored);
+enum track_marked {
+    TRACK_CHANGED,
+    TRACK_NO_CHANGE, /* it is as wanted already */
+    TRACK_NO_PLACE,  /* it is small and not tracked */
+};
+enum track_marked track_set_ignored(const struct heap_object *object, bool is_ignored);
+
+/* What a live object carries for the layer above; 0: nothing. */
 uint32_t track_id(const struct heap_object *object);
 
 /* What the layer above wants to be told; inside, with no lock held.  Set once, before any rate. */
