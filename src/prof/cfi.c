@@ -5,12 +5,20 @@
  *      description (FDE)   length, distance back to the rules it shares (CIE), start, size, program
  *      shared rules (CIE)  length, 0, version, letters, factors, register of the return address, program
  *
- * Both programs are run up to the address in question.  Two things are followed: by which register and
- * offset the frame is found (the CFA), and where from there the return address is.
+ * Both programs are run up to the address in question.  Three things are followed: by which register and
+ * offset the frame is found (the CFA), and where from there the return address and the caller's frame
+ * pointer are.
+ *
+ * A frame may be given by an expression.  Those that compilers and linkers make add to the stack pointer
+ * what depends on the address alone (the linker's stubs), or read one word at the frame pointer (functions
+ * that align their stack).  So they are run with two values for the registers: what differs as these do is a
+ * register plus an offset.
  */
 #include "prof/cfi.h"
 
 #include <string.h>
+
+#include "prof/libgcc.h"
 
 enum {
     ADVANCE = 0x40, /* in the upper two bits, the rest is the operand */
@@ -32,18 +40,36 @@ enum {
     DEFINE_OFFSET = 14,
     DEFINE_EXPRESSION = 15,
     EXPRESSION = 16,
+    OFFSET_EXTENDED_SIGNED = 17,
+    DEFINE_FRAME_SIGNED = 18,
+    DEFINE_OFFSET_SIGNED = 19,
+    VALUE_OFFSET = 20,
+    VALUE_EXPRESSION = 22,
     SIGN_RETURN_ADDRESS = 0x2d, /* aarch64 */
     ARGUMENTS_SIZE = 0x2e,
 };
 
 enum { REMEMBERED_MOST = 8 };
 
+/* A piece of the program that computes a place; 0 bytes: none. */
+struct expression {
+    const unsigned char *bytes;
+    size_t length;
+};
+
+/* Where the caller's value of a register is. */
+struct place {
+    enum { PLACE_UNSAID, PLACE_SAME, PLACE_AT, PLACE_COMPUTED, PLACE_LOST } kind;
+    int64_t offset; /* from the frame */
+    struct expression expression;
+};
+
 struct state {
     unsigned reg;
     int64_t offset;
-    int64_t of_return; /* from the frame */
-    bool is_simple;    /* the frame is a register and an offset */
-    bool has_return;
+    struct expression expression; /* of the frame, if it is not a register and an offset */
+    struct place returned;        /* the return address */
+    struct place pointer;         /* the frame pointer */
 };
 
 struct program {
@@ -55,6 +81,7 @@ struct program {
     struct state state, first; /* now, and after the shared program */
     struct state remembered[REMEMBERED_MOST];
     unsigned depth;
+    struct place ignored; /* of any other register */
 };
 
 /* ---------------------------------------------------------------- numbers */
@@ -88,28 +115,38 @@ static uint64_t read_fixed(const unsigned char **next, unsigned bytes) {
 
 /* ---------------------------------------------------------------- the program */
 
-static void set_offset(struct program *program, uint64_t reg, int64_t offset) {
+/* Where it is kept, or a place that nobody looks at. */
+static struct place *place_of(struct program *program, struct state *state, uint64_t reg) {
     if (reg == program->return_register) {
-        program->state.of_return = offset;
-        program->state.has_return = true;
+        return &state->returned;
     }
+    return reg == FRAME_REGISTER ? &state->pointer : &program->ignored;
+}
+
+static void set_place(struct program *program, uint64_t reg, struct place place) {
+    *place_of(program, &program->state, reg) = place;
+}
+
+static void set_offset(struct program *program, uint64_t reg, int64_t offset) {
+    set_place(program, reg, (struct place){.kind = PLACE_AT, .offset = offset});
 }
 
 static void restore(struct program *program, uint64_t reg) {
-    if (reg == program->return_register) {
-        program->state.of_return = program->first.of_return;
-        program->state.has_return = program->first.has_return;
-    }
+    set_place(program, reg, *place_of(program, &program->first, reg));
 }
 
-static void lose(struct program *program, uint64_t reg) {
-    program->state.has_return &= reg != program->return_register;
+static struct expression take_expression(struct program *program) {
+    uint64_t length = read_unsigned(&program->next);
+    size_t rest = program->next < program->end ? (size_t)(program->end - program->next) : 0;
+    struct expression taken = {program->next, length < rest ? (size_t)length : rest};
+    program->next += taken.length;
+    return taken;
 }
 
 static void define(struct program *program, uint64_t reg, int64_t offset) {
     program->state.reg = (unsigned)reg;
     program->state.offset = offset;
-    program->state.is_simple = true;
+    program->state.expression.length = 0;
 }
 
 static bool remember(struct program *program) {
@@ -128,33 +165,49 @@ static bool recall(struct program *program) {
     return true;
 }
 
-/* Operations with operands of variable length; false for what is not known here. */
+static void run_expression(struct program *program, unsigned operation) {
+    if (operation == DEFINE_EXPRESSION) {
+        program->state.expression = take_expression(program);
+        return;
+    }
+    uint64_t reg = read_unsigned(&program->next);
+    struct expression expression = take_expression(program);
+    set_place(program, reg,
+              (struct place){.kind = operation == EXPRESSION ? PLACE_COMPUTED : PLACE_LOST,
+                             .expression = expression});
+}
+
+/* Operations on the frame and on places, with operands of variable length; false for what is not known. */
 static bool run_long(struct program *program, unsigned operation) {
     const unsigned char **next = &program->next;
-    if (operation == DEFINE_EXPRESSION) {
-        uint64_t length = read_unsigned(next);
-        *next += length;
-        program->state.is_simple = false;
-        return true;
-    }
+    int64_t factor = program->data_factor;
     uint64_t first = read_unsigned(next);
     switch (operation) {
     case OFFSET_EXTENDED:
-        set_offset(program, first, (int64_t)read_unsigned(next) * program->data_factor);
+        set_offset(program, first, (int64_t)read_unsigned(next) * factor);
+        return true;
+    case OFFSET_EXTENDED_SIGNED:
+        set_offset(program, first, read_signed(next) * factor);
         return true;
     case RESTORE_EXTENDED:
         restore(program, first);
         return true;
     case UNDEFINED:
+        set_place(program, first, (struct place){.kind = PLACE_LOST});
+        return true;
     case SAME_VALUE:
-        lose(program, first);
+        set_place(program, first, (struct place){.kind = PLACE_SAME});
         return true;
     case REGISTER:
-        lose(program, first);
+    case VALUE_OFFSET:
         (void)read_unsigned(next);
+        set_place(program, first, (struct place){.kind = PLACE_COMPUTED});
         return true;
     case DEFINE_FRAME:
         define(program, first, (int64_t)read_unsigned(next));
+        return true;
+    case DEFINE_FRAME_SIGNED:
+        define(program, first, read_signed(next) * factor);
         return true;
     case DEFINE_REGISTER:
         define(program, first, program->state.offset);
@@ -162,12 +215,6 @@ static bool run_long(struct program *program, unsigned operation) {
     case DEFINE_OFFSET:
         program->state.offset = (int64_t)first;
         return true;
-    case EXPRESSION: {
-        uint64_t length = read_unsigned(next);
-        *next += length;
-        lose(program, first);
-        return true;
-    }
     default:
         return operation == ARGUMENTS_SIZE;
     }
@@ -207,6 +254,14 @@ static bool run_one(struct program *program) {
     case ADVANCE_4:
         advance = read_fixed(&program->next, 4);
         break;
+    case DEFINE_EXPRESSION:
+    case EXPRESSION:
+    case VALUE_EXPRESSION:
+        run_expression(program, operation);
+        return true;
+    case DEFINE_OFFSET_SIGNED:
+        program->state.offset = read_signed(&program->next) * program->data_factor;
+        return true;
     default:
         return run_long(program, operation);
     }
@@ -232,8 +287,9 @@ static unsigned encoded_bytes(unsigned encoding) {
 }
 
 /* The letters behind z say what the data behind the factors are; of interest is how addresses look. */
-static bool read_encoding(const char *letters, const unsigned char *data, unsigned *encoding) {
-    for (; *letters != '\0'; letters++) {
+static bool read_encoding(const char *letters, const unsigned char *data, const unsigned char *end,
+                          unsigned *encoding) {
+    for (; *letters != '\0' && data < end; letters++) {
         if (*letters == 'R') {
             *encoding = *data;
             return true;
@@ -253,8 +309,15 @@ static bool read_encoding(const char *letters, const unsigned char *data, unsign
     return false;
 }
 
+/* Behind data of a length that is told before it. */
+static const unsigned char *skip_data(const unsigned char *next, const unsigned char *end) {
+    uint64_t length = read_unsigned(&next);
+    return next < end && length < (uint64_t)(end - next) ? next + length : end;
+}
+
 /* Sets the program to that of the shared rules. */
-static bool begin_shared(struct program *program, const unsigned char *shared, unsigned *encoding) {
+static bool begin_shared(struct program *program, const unsigned char *shared, unsigned *encoding,
+                         bool *is_signal) {
     uint32_t length;
     memcpy(&length, shared, sizeof(length));
     const unsigned char *next = shared + 2 * sizeof(uint32_t);
@@ -267,10 +330,25 @@ static bool begin_shared(struct program *program, const unsigned char *shared, u
     if (length == UINT32_MAX || letters[0] != 'z') {
         return false;
     }
-    uint64_t data = read_unsigned(&next);
-    program->next = next + data;
     program->end = shared + sizeof(length) + length;
-    return read_encoding(letters + 1, next, encoding);
+    program->next = skip_data(next, program->end);
+    *is_signal = strchr(letters, 'S') != NULL;
+    (void)read_unsigned(&next);
+    return read_encoding(letters + 1, next, program->end, encoding);
+}
+
+/* Runs both programs; the second begins behind addresses of this encoding. */
+static bool run_both(struct program *program, const unsigned char *own, unsigned encoding) {
+    uint32_t length;
+    if (encoded_bytes(encoding) == 0 || !run(program)) {
+        return false;
+    }
+    program->first = program->state;
+    memcpy(&length, own, sizeof(length));
+    const unsigned char *next = own + 2 * sizeof(uint32_t) + 2 * (size_t)encoded_bytes(encoding);
+    program->end = own + sizeof(length) + length;
+    program->next = skip_data(next, program->end);
+    return run(program);
 }
 
 bool cfi_find_slot(const void *description, uintptr_t start, uintptr_t address,
@@ -278,22 +356,225 @@ bool cfi_find_slot(const void *description, uintptr_t start, uintptr_t address,
     const unsigned char *own = description;
     uint32_t length, back;
     unsigned encoding;
+    bool is_signal;
     memcpy(&length, own, sizeof(length));
     memcpy(&back, own + sizeof(length), sizeof(back));
     struct program program = {.at = start, .until = address};
-    if (length == UINT32_MAX || !begin_shared(&program, own + sizeof(length) - back, &encoding) ||
-        !run(&program)) {
+    const struct state *state = &program.state;
+    if (length == UINT32_MAX ||
+        !begin_shared(&program, own + sizeof(length) - back, &encoding, &is_signal) ||
+        !run_both(&program, own, encoding) || state->expression.length != 0 ||
+        state->returned.kind != PLACE_AT) {
         return false;
     }
-    program.first = program.state;
-    const unsigned char *next = own + 2 * sizeof(uint32_t) + 2 * (size_t)encoded_bytes(encoding);
-    uint64_t data = read_unsigned(&next);
-    program.next = next + data;
-    program.end = own + sizeof(length) + length;
-    if (encoded_bytes(encoding) == 0 || !run(&program) || !program.state.is_simple ||
-        !program.state.has_return) {
-        return false;
-    }
-    *slot = (struct cfi_slot){program.state.reg, program.state.offset + program.state.of_return};
+    *slot = (struct cfi_slot){state->reg, state->offset + state->returned.offset};
     return true;
+}
+
+/* ---------------------------------------------------------------- expressions */
+
+enum {
+    EXPRESSION_DEREFERENCE = 0x06,
+    EXPRESSION_AND = 0x1a,
+    EXPRESSION_PLUS = 0x22,
+    EXPRESSION_PLUS_NUMBER = 0x23,
+    EXPRESSION_SHIFT = 0x24,
+    EXPRESSION_AT_LEAST = 0x2a,
+    EXPRESSION_NUMBER = 0x30, /* 0 to 31 */
+    EXPRESSION_REGISTER = 0x70,
+    EXPRESSION_LAST = 0x8f,
+    ADDRESS_REGISTER = 16, /* of x86-64: where the program is */
+};
+
+struct machine {
+    int64_t stack, pointer; /* the registers */
+    uintptr_t address;
+    int64_t values[4];
+    unsigned depth;
+    bool reads; /* the word at the result is what is wanted */
+};
+
+static bool push(struct machine *machine, int64_t value) {
+    if (machine->depth == sizeof(machine->values) / sizeof(machine->values[0])) {
+        return false;
+    }
+    machine->values[machine->depth++] = value;
+    return true;
+}
+
+static bool push_register(struct machine *machine, unsigned reg, int64_t offset) {
+    if (reg == STACK_REGISTER) {
+        return push(machine, machine->stack + offset);
+    }
+    if (reg == FRAME_REGISTER) {
+        return push(machine, machine->pointer + offset);
+    }
+    return reg == ADDRESS_REGISTER && push(machine, (int64_t)machine->address + offset);
+}
+
+static bool combine(struct machine *machine, unsigned operation) {
+    if (machine->depth < 2) {
+        return false;
+    }
+    int64_t right = machine->values[--machine->depth];
+    int64_t *left = &machine->values[machine->depth - 1];
+    switch (operation) {
+    case EXPRESSION_AND:
+        *left &= right;
+        return true;
+    case EXPRESSION_PLUS:
+        *left += right;
+        return true;
+    case EXPRESSION_SHIFT:
+        *left = right >= 0 && right < 63 ? (int64_t)((uint64_t)*left << right) : 0;
+        return true;
+    case EXPRESSION_AT_LEAST:
+        *left = *left >= right;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool run_machine(struct machine *machine, struct expression expression) {
+    const unsigned char *next = expression.bytes;
+    const unsigned char *end = next + expression.length;
+    while (next < end) {
+        unsigned operation = *next++;
+        bool done;
+        if (machine->reads) { /* nothing may come after it */
+            return false;
+        }
+        if (operation >= EXPRESSION_REGISTER && operation <= EXPRESSION_LAST) {
+            done = push_register(machine, operation - EXPRESSION_REGISTER, read_signed(&next));
+        } else if (operation >= EXPRESSION_NUMBER && operation < EXPRESSION_NUMBER + 32) {
+            done = push(machine, operation - EXPRESSION_NUMBER);
+        } else if (operation == EXPRESSION_DEREFERENCE) {
+            done = machine->reads = true;
+        } else if (operation == EXPRESSION_PLUS_NUMBER) {
+            done =
+                push(machine, (int64_t)read_unsigned(&next)) && combine(machine, EXPRESSION_PLUS);
+        } else {
+            done = combine(machine, operation);
+        }
+        if (!done) {
+            return false;
+        }
+    }
+    return machine->depth == 1;
+}
+
+/* A register and an offset, or the word there, if that is what the expression comes to. */
+static bool solve(struct expression expression, uintptr_t address, struct cfi_slot *slot,
+                  bool *reads) {
+    enum { APART = 1 << 20 };
+    struct machine zero = {.address = address};
+    struct machine stack = {.address = address, .stack = APART};
+    struct machine pointer = {.address = address, .pointer = APART};
+    if (!run_machine(&zero, expression) || !run_machine(&stack, expression) ||
+        !run_machine(&pointer, expression)) {
+        return false;
+    }
+    bool by_stack = stack.values[0] - zero.values[0] == APART;
+    bool by_pointer = pointer.values[0] - zero.values[0] == APART;
+    *slot = (struct cfi_slot){by_stack ? STACK_REGISTER : FRAME_REGISTER, zero.values[0]};
+    *reads = zero.reads;
+    return by_stack != by_pointer;
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static bool fits(int64_t offset) {
+    return offset == (int32_t)offset;
+}
+
+static bool find_frame(const struct state *state, uintptr_t address, struct cfi_rule *rule) {
+    struct cfi_slot slot = {state->reg, state->offset};
+    bool reads = false;
+    if (state->expression.length != 0 && !solve(state->expression, address, &slot, &reads)) {
+        return false;
+    }
+    rule->offset = (int32_t)slot.offset;
+    if (slot.reg == STACK_REGISTER && !reads) {
+        rule->frame = CFI_STACK;
+    } else if (slot.reg == FRAME_REGISTER) {
+        rule->frame = reads ? CFI_AT_POINTER : CFI_POINTER;
+    } else {
+        return false;
+    }
+    return fits(slot.offset);
+}
+
+static bool find_return(const struct state *state, struct cfi_rule *rule) {
+    switch (state->returned.kind) {
+    case PLACE_LOST:
+        rule->frame = CFI_END;
+        return true;
+    case PLACE_AT:
+        rule->returns = CFI_AT_FRAME;
+        rule->of_return = (int32_t)state->returned.offset;
+        return fits(state->returned.offset);
+    case PLACE_UNSAID:
+    case PLACE_SAME:
+        rule->returns = CFI_IN_REGISTER;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool find_pointer(const struct state *state, uintptr_t address, struct cfi_rule *rule) {
+    struct cfi_slot slot = {0, state->pointer.offset};
+    bool reads = false;
+    rule->saved = CFI_SAME;
+    if (state->pointer.kind == PLACE_AT) {
+        rule->saved = CFI_SAVED;
+    } else if (state->pointer.kind == PLACE_COMPUTED) {
+        if (state->pointer.expression.length == 0 ||
+            !solve(state->pointer.expression, address, &slot, &reads) || reads ||
+            slot.reg != FRAME_REGISTER) {
+            return false;
+        }
+        rule->saved = CFI_SAVED_AT_ITSELF;
+    }
+    rule->of_saved = (int32_t)slot.offset;
+    return fits(slot.offset);
+}
+
+/* The lengths of copies that may be damaged. */
+static bool is_whole(const unsigned char *bytes, size_t length) {
+    enum { LEAST = 12 };
+    uint32_t said;
+    memcpy(&said, bytes, sizeof(said));
+    return said >= LEAST && length >= sizeof(said) && said <= length - sizeof(said);
+}
+
+/* Is the address in the function at all?  Its size is behind its start, in the same encoding. */
+static bool is_inside(const unsigned char *own, unsigned encoding, uintptr_t distance) {
+    unsigned bytes = encoded_bytes(encoding);
+    const unsigned char *next = own + 2 * sizeof(uint32_t) + bytes;
+    return distance < read_fixed(&next, bytes);
+}
+
+bool cfi_find_rule(const struct cfi_copy *copy, uintptr_t start, uintptr_t address,
+                   struct cfi_rule *rule) {
+    struct program program = {.at = start, .until = address};
+    unsigned encoding;
+    bool is_signal;
+    *rule = (struct cfi_rule){0};
+    if (!is_whole(copy->description, copy->description_bytes) ||
+        !is_whole(copy->shared, copy->shared_bytes) ||
+        !begin_shared(&program, copy->shared, &encoding, &is_signal)) {
+        return false;
+    }
+    if (!is_inside(copy->description, encoding, address - start)) {
+        return false;
+    }
+    if (is_signal) {
+        rule->frame = CFI_SIGNAL;
+        return true;
+    }
+    return run_both(&program, copy->description, encoding) &&
+           find_frame(&program.state, address, rule) && find_return(&program.state, rule) &&
+           find_pointer(&program.state, address, rule);
 }

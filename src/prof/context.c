@@ -192,7 +192,7 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     if (!owner_at(context->owner)->has_ended || context->live.objects != 0) {
         return;
     }
-    uint32_t gone = owner_gone();
+    uint32_t gone = owner_gone(owner_at(context->owner)->name);
     if (gone == context->owner || gone == OWNER_NONE) {
         return;
     }

@@ -72,8 +72,8 @@ static inline void context_save(struct context *context, uint64_t peak_number) {
     }
 }
 
-/* If its thread has ended and it holds nothing, adds its past to the thread that stands for all that are
- * gone and forgets it. */
+/* If its thread has ended and it holds nothing, adds its past to the thread that stands for all of its
+ * name that are gone, and forgets it. */
 void context_retire(uint32_t number, uint64_t peak_number);
 
 /* The next context of an owner after this one, 0 for the first; the last gives 0.  Forgetting the one

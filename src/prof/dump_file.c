@@ -50,12 +50,14 @@ static bool make_temporary(char *name, const char *path) {
 }
 
 int file_begin(struct dump_file *file, const char *path) {
+    /* We would learn it at the end, too. */
+    return path[0] != '\0' && os_exists(path) ? -EEXIST : file_begin_anew(file, path);
+}
+
+int file_begin_anew(struct dump_file *file, const char *path) {
     enum { TRIES = 100 }; /* What a killed process of our pid has left is passed over. */
     if (path[0] == '\0') {
         return -ENOENT;
-    }
-    if (os_exists(path)) {
-        return -EEXIST; /* We would learn it at the end, too. */
     }
     file->fd = -EEXIST;
     for (int i = 0; i < TRIES && file->fd == -EEXIST; i++) {
@@ -67,16 +69,25 @@ int file_begin(struct dump_file *file, const char *path) {
     return file->fd < 0 ? file->fd : 0;
 }
 
-int file_end(struct dump_file *file, const char *path, int error) {
+static int end(struct dump_file *file, const char *path, int error,
+               int (*name)(const char *from, const char *to)) {
     int closed = os_close(file->fd); /* Some file systems find out here that there is no room. */
     error = error != 0 ? error : closed;
     if (error == 0) {
-        error = os_rename(file->temporary, path);
+        error = name(file->temporary, path);
     }
     if (error != 0) {
         os_remove(file->temporary);
     }
     return error;
+}
+
+int file_end(struct dump_file *file, const char *path, int error) {
+    return end(file, path, error, os_rename);
+}
+
+int file_replace(struct dump_file *file, const char *path, int error) {
+    return end(file, path, error, os_replace);
 }
 
 /* ---------------------------------------------------------------- prefix */

@@ -20,8 +20,12 @@ struct dump_file {
 /* Creates it; 0 or -errno with nothing left behind. */
 int file_begin(struct dump_file *file, const char *path);
 
+/* The same for a file that may take the place of another; then the last of these two ends it. */
+int file_begin_anew(struct dump_file *file, const char *path);
+
 /* Gives it its name, which must be free, if `error` is 0; removes it otherwise.  The first error. */
 int file_end(struct dump_file *file, const char *path, int error);
+int file_replace(struct dump_file *file, const char *path, int error);
 
 /* The next automatic name of this kind; false when the prefix is empty. */
 bool file_name_dump(char *path, char kind);

@@ -209,6 +209,10 @@ int frames_note(struct frames *frames, const char *text) {
     return append_bytes(frames, FRAME_NOTE, text, strlen(text));
 }
 
+int frames_leaks(struct frames *frames, const char *text, size_t length) {
+    return append_bytes(frames, FRAME_LEAK, text, length);
+}
+
 /* The profile of this moment, behind the head of its frame. */
 static int put_profile(struct pile *pile, struct out *out) {
     struct extract extract;
@@ -226,6 +230,26 @@ static int put_profile(struct pile *pile, struct out *out) {
     return error != 0 ? error : written;
 }
 
+/* A frame whose payload is in the pile, behind room for the head. */
+static int append_pile(struct frames *frames, enum frame_type type, uint64_t t_ns, uint64_t most,
+                       struct pile *pile) {
+    if (pile->length > most) {
+        return -EMSGSIZE;
+    }
+    return seal(pile, 0, type, t_ns) ? append(frames, pile) : -ENOMEM;
+}
+
+int frames_cpu(struct frames *frames, uint64_t most, int (*dump)(struct dump_sink sink)) {
+    struct pile pile = {0};
+    uint64_t t_ns = frames_now(frames);
+    int error = put_head(&pile) ? dump((struct dump_sink){out_to_pile, &pile, false}) : -ENOMEM;
+    if (error == 0) {
+        error = append_pile(frames, FRAME_CPU, t_ns, most, &pile);
+    }
+    pile_release(&pile);
+    return error;
+}
+
 int frames_snap(struct frames *frames, uint64_t most) {
     struct pile pile = {0};
     struct out *out = os_map(out_map_bytes()); /* A thread's stack may be small. */
@@ -235,11 +259,8 @@ int frames_snap(struct frames *frames, uint64_t most) {
     uint64_t t_ns = frames_now(frames);
     int error = put_head(&pile) ? put_profile(&pile, out) : -ENOMEM;
     os_unmap(out, out_map_bytes());
-    if (error == 0 && pile.length > most) {
-        error = -EMSGSIZE;
-    }
     if (error == 0) {
-        error = seal(&pile, 0, FRAME_SNAP, t_ns) ? append(frames, &pile) : -ENOMEM;
+        error = append_pile(frames, FRAME_SNAP, t_ns, most, &pile);
     }
     pile_release(&pile);
     return error;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/common.h"
+#include "prof/dump.h"
 #include "prof/dump_file.h"
 
 /* A container on the way; all zeros: none.  The path ends in ".part" until frames_end. */
@@ -34,10 +35,13 @@ uint64_t frames_now(const struct frames *frames);
 /*
  * Each appends one frame.  Where that fails the file is cut back to its last whole frame.  A snapshot
  * of more than `most` bytes is not written: -EMSGSIZE; it and -ENOMEM leave the file fit for more.
+ * What the profiler above knows of the processor's time, it writes itself.
  */
 int frames_snap(struct frames *frames, uint64_t most);
+int frames_cpu(struct frames *frames, uint64_t most, int (*dump)(struct dump_sink sink));
 int frames_stat(struct frames *frames, const struct frames_point *points, unsigned count);
 int frames_note(struct frames *frames, const char *text);
+int frames_leaks(struct frames *frames, const char *text, size_t length);
 
 /* FRAME_BYE with these lines, then the name without ".part", if that is still free. */
 int frames_end(struct frames *frames, const char *lines, size_t length);

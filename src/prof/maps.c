@@ -87,15 +87,6 @@ static void read_build_id(int memory, uintptr_t base, char *build_id) {
 
 /* ---------------------------------------------------------------- lines */
 
-/* The fields of a line that we need. */
-struct line {
-    uintptr_t start, end;
-    uint64_t offset;
-    bool is_executable;
-    const char *path;
-    size_t path_bytes;
-};
-
 static const char *parse_hex(const char *text, const char *end, uint64_t *value) {
     for (*value = 0; text < end; text++) {
         bool is_digit = *text >= '0' && *text <= '9';
@@ -118,7 +109,7 @@ static const char *skip_word(const char *text, const char *end) {
 }
 
 /* start-end rwxp offset device inode path.  A line that is cut short has no path. */
-static void parse_line(const char *text, size_t length, struct line *line) {
+void maps_parse_line(const char *text, size_t length, struct maps_line *line) {
     static const char deleted[] = " (deleted)";
     const char *end = text + length - (length > 0 && text[length - 1] == '\n');
     uint64_t from = 0, to = 0;
@@ -150,14 +141,14 @@ size_t maps_next_line(const struct maps *maps, size_t at) {
 }
 
 bool maps_line_is_executable(const char *text, size_t length) {
-    struct line line;
-    parse_line(text, length, &line);
+    struct maps_line line;
+    maps_parse_line(text, length, &line);
     return line.is_executable;
 }
 
 /* ---------------------------------------------------------------- reading */
 
-static bool read_text(struct pile *text) {
+bool maps_read_text(struct pile *text) {
     enum { PART = 16 << 10 };
     int file = os_open("/proc/self/maps");
     if (file < 0) {
@@ -175,7 +166,7 @@ static bool read_text(struct pile *text) {
     return length == 0;
 }
 
-static bool add_module(struct maps *maps, const struct line *line) {
+static bool add_module(struct maps *maps, const struct maps_line *line) {
     struct maps_module *module;
     if (!pile_grow(&maps->modules, sizeof(*module))) {
         return false;
@@ -191,17 +182,17 @@ static bool add_module(struct maps *maps, const struct line *line) {
     return true;
 }
 
-static bool is_same_path(const struct line *a, const struct line *b) {
+static bool is_same_path(const struct maps_line *a, const struct maps_line *b) {
     return a->path_bytes == b->path_bytes && memcmp(a->path, b->path, a->path_bytes) == 0;
 }
 
 /* Makes modules of all lines that are executable and have a path. */
 static bool read_modules(struct maps *maps, int memory) {
-    struct line first = {0}; /* the mapping of the beginning of a file that was seen last */
+    struct maps_line first = {0}; /* the mapping of the beginning of a file that was seen last */
     size_t length;
     for (size_t at = 0; (length = maps_next_line(maps, at)) > 0; at += length) {
-        struct line line;
-        parse_line(maps->text.bytes + at, length, &line);
+        struct maps_line line;
+        maps_parse_line(maps->text.bytes + at, length, &line);
         if (line.path_bytes == 0) {
             continue;
         }
@@ -242,7 +233,7 @@ static size_t find_program(struct maps *maps) {
 
 void maps_read(struct maps *maps) {
     *maps = (struct maps){0};
-    if (!read_text(&maps->text)) {
+    if (!maps_read_text(&maps->text)) {
         maps_release(maps);
         return;
     }

@@ -47,5 +47,18 @@ uintptr_t maps_tell(const struct maps *maps, size_t module, uintptr_t address);
 /* Takes the next line off a text of maps, with its end; 0 bytes when there is none. */
 size_t maps_next_line(const struct maps *maps, size_t at);
 
+/* The fields of a line that are of use.  One that is cut short has no path. */
+struct maps_line {
+    uintptr_t start, end;
+    uint64_t offset;
+    bool is_executable;
+    const char *path; /* in the line, without an end of its own and without " (deleted)" */
+    size_t path_bytes;
+};
+void maps_parse_line(const char *line, size_t length, struct maps_line *fields);
+
+/* The text alone, into an empty pile; false where there is none, or not all of it. */
+bool maps_read_text(struct pile *text);
+
 /* Is this line about executable memory? */
 bool maps_line_is_executable(const char *line, size_t length);

@@ -4,16 +4,19 @@
  */
 #include "prof/owner.h"
 
+#include <string.h>
+
 #include "prof/table.h"
 
 /* While there are fewer, a number means one thread only. */
-enum { FRESH_NUMBERS = 1 << 16 };
+enum { FRESH_NUMBERS = 1 << 16, HEIRS_MOST = 64 };
 
 static struct {
     struct table owners;
     uint32_t count;
     uint32_t first_free, last_free; /* number + 1; 0: none */
-    uint32_t gone;                  /* number + 1; 0: not needed yet */
+    uint32_t heirs[HEIRS_MOST];     /* those that stand for others */
+    uint32_t heir_count;
 } g = {.owners.item_bytes = sizeof(struct owner)};
 
 struct owner *owner_at(uint32_t number) {
@@ -42,16 +45,33 @@ uint32_t owner_add(void) {
     return number;
 }
 
-uint32_t owner_gone(void) {
-    if (g.gone == 0) {
-        uint32_t number = owner_add();
+static uint32_t find_heir(const char *name) {
+    for (uint32_t i = 0; i < g.heir_count; i++) {
+        if (strcmp(owner_at(g.heirs[i])->name, name) == 0) {
+            return g.heirs[i];
+        }
+    }
+    return OWNER_NONE;
+}
+
+/* The last place is for those that come too late to have one. */
+uint32_t owner_gone(const char *name) {
+    uint32_t number = find_heir(name);
+    if (number == OWNER_NONE && g.heir_count >= HEIRS_MOST - 1) {
+        name = "";
+        number = find_heir(name);
+    }
+    if (number == OWNER_NONE) {
+        number = owner_add();
         if (number == OWNER_NONE) {
             return OWNER_NONE;
         }
-        owner_at(number)->has_ended = true;
-        g.gone = number + 1;
+        struct owner *owner = owner_at(number);
+        memcpy(owner->name, name, strlen(name) + 1);
+        owner->has_ended = owner->is_heir = true;
+        g.heirs[g.heir_count++] = number;
     }
-    return g.gone - 1;
+    return number;
 }
 
 uint32_t owner_count(void) {
@@ -59,10 +79,10 @@ uint32_t owner_count(void) {
 }
 
 void owner_release(uint32_t number) {
-    if (number + 1 == g.gone) {
+    struct owner *owner = owner_at(number);
+    if (owner->is_heir) {
         return;
     }
-    struct owner *owner = owner_at(number);
     owner->name[0] = '\0';
     owner->next_free = 0;
     if (g.last_free != 0) {

@@ -40,12 +40,14 @@ struct memo {
     uintptr_t address;
     uint32_t parent, node; /* node 0: none */
 };
-enum { MEMOS_LG = 8 };
+enum { MEMOS_LG = 8, NAMED_BYTES = 4096 };
 
 /* What a sampled thread keeps; it is handed on when the thread ends. */
 struct sampler {
     struct sampler *next; /* unused ones */
     uint32_t owner;
+    size_t bytes;  /* that samples stand for since the thread's name was looked at */
+    bool is_named; /* by the program, through prof_thread_set_name */
     struct record_stash stash;
     struct unwind_thread unwind;
     struct trie_path path;
@@ -65,7 +67,7 @@ static __thread struct {
 static struct {
     struct trie stacks;
     struct sampler *unused; /* guarded by the ledger's lock */
-    _Atomic bool was_armed, is_active, thread_active_init;
+    _Atomic bool was_armed, is_active, thread_active_init, names_threads;
     _Atomic bool has_agents; /* somebody listens to our probes, and may */
     _Atomic uint32_t lg_sample;
 } g = {.stacks = TRIE_EMPTY};
@@ -195,6 +197,8 @@ static struct sampler *take_sampler(void) {
         return NULL;
     }
     sampler->owner = owner;
+    sampler->bytes = NAMED_BYTES;
+    sampler->is_named = false;
     unwind_begin(&sampler->unwind);
     return sampler;
 }
@@ -207,12 +211,54 @@ static inline struct sampler *get_sampler(void) {
     return self.sampler;
 }
 
+static void name_owner(uint32_t owner, const char *name) {
+    record_lock();
+    char *kept = owner_at(owner)->name;
+    size_t i = 0;
+    for (; i < sizeof(owner_at(owner)->name) - 1 && name[i] != '\0'; i++) {
+        kept[i] = name[i];
+    }
+    kept[i] = '\0';
+    record_unlock();
+}
+
+/* A name that the program has told us wins, where it can tell us. */
+static bool follows_kernel(const struct sampler *sampler) {
+    return opt.prof_sys_thread_name || (g.names_threads && !sampler->is_named);
+}
+
+void prof_name_threads(void) {
+    g.names_threads = true;
+}
+
+static void take_kernel_name(struct sampler *sampler) {
+    char name[16];
+    os_thread_name(name);
+    name_owner(sampler->owner, name);
+    sampler->bytes = 0;
+}
+
+/* Programs name their threads whenever they like.  Where every allocation is sampled, asking the kernel at each
+ * would cost more than all the rest. */
+static void follow_kernel_name(struct sampler *sampler, size_t usable) {
+    if (UNLIKELY(follows_kernel(sampler))) {
+        sampler->bytes += max_size(usable, (size_t)1 << g.lg_sample);
+        if (sampler->bytes >= NAMED_BYTES) {
+            take_kernel_name(sampler);
+        }
+    }
+}
+
+/* What it has allocated stays with its last name. */
 void prof_thread_ends(void) {
     struct sampler *sampler = self.sampler;
     self.is_over = true;
     self.sampler = NULL;
     if (sampler == NULL) {
         return;
+    }
+    if (follows_kernel(sampler)) {
+        take_kernel_name(sampler);
     }
     record_empty_stash(&sampler->stash);
     record_owner_ended(sampler->owner);
@@ -242,23 +288,13 @@ bool prof_thread_set_active(bool active) {
     return true;
 }
 
-static void name_owner(uint32_t owner, const char *name) {
-    record_lock();
-    char *kept = owner_at(owner)->name;
-    size_t i = 0;
-    for (; i < sizeof(owner_at(owner)->name) - 1 && name[i] != '\0'; i++) {
-        kept[i] = name[i];
-    }
-    kept[i] = '\0';
-    record_unlock();
-}
-
 bool prof_thread_set_name(const char *name) {
     struct sampler *sampler = get_sampler();
     if (sampler == NULL) {
         return false;
     }
     name_owner(sampler->owner, name);
+    sampler->is_named = true;
     return true;
 }
 
@@ -269,15 +305,6 @@ void prof_thread_get_name(char name[16]) {
         os_thread_name(name);
     } else if (self.sampler != NULL) {
         prof_read_thread(self.sampler->owner, name, &has_ended);
-    }
-}
-
-/* Programs name their threads whenever they like. */
-static void follow_kernel_name(struct sampler *sampler) {
-    if (UNLIKELY(opt.prof_sys_thread_name)) {
-        char name[16];
-        os_thread_name(name);
-        name_owner(sampler->owner, name);
     }
 }
 
@@ -345,6 +372,14 @@ static inline __attribute__((always_inline)) uint32_t find_stack(struct sampler 
                : trie_insert(&g.stacks, &sampler->path, sampler->addresses, stack.count);
 }
 
+uint32_t prof_keep_stack(struct trie_path *path, const uintptr_t *addresses, unsigned count) {
+    return trie_insert(&g.stacks, path, addresses, count);
+}
+
+uint32_t prof_count_nodes(void) {
+    return trie_count(&g.stacks);
+}
+
 unsigned prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most) {
     return trie_read(&g.stacks, stack, addresses, most);
 }
@@ -370,9 +405,18 @@ static bool is_run_recorded(void) {
     return opt.run_file[0] != '\0';
 }
 
-/* Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
+static _Atomic bool births_are_compared;
+
+void prof_compare_births(void) {
+    atomic_store_explicit(&births_are_compared, true, memory_order_relaxed);
+}
+
+/* A leak check tells what is older than its beginning.
+ * Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
 static uint64_t time_of_birth(void) {
-    return UNLIKELY(somebody_looks() || is_run_recorded()) ? os_now_ns() : os_now_ms() * 1000000;
+    return UNLIKELY(somebody_looks() || is_run_recorded() || opt.leak_check || births_are_compared)
+               ? os_now_ns()
+               : os_now_ms() * 1000000;
 }
 
 /* A record of whoever called the function with this frame; 0 without memory. */
@@ -384,7 +428,7 @@ static inline uint32_t make_record(size_t size, size_t usable, void *frame) {
         record_note_drop();
         return 0;
     }
-    follow_kernel_name(sampler);
+    follow_kernel_name(sampler, usable);
     struct record *record = record_at(id);
     record->context = stack;
     record->slack = (int32_t)(usable - size);
@@ -532,6 +576,10 @@ void prof_read_thread(uint32_t thread, char name[16], bool *has_ended) {
         *has_ended = owner_at(thread)->has_ended;
     }
     record_unlock();
+}
+
+bool prof_peek(uint32_t id, struct prof_live *live) {
+    return id != PROF_UNRECORDED && record_peek(id, live);
 }
 
 bool prof_walk_live(uint32_t *cursor, void (*visit)(const struct prof_live *live, void *context),

@@ -10,16 +10,22 @@
 
 #include "base/common.h"
 #include "heap/heap.h"
+#include "prof/cfi.h"
 #include "prof/dump.h"
+#include "prof/dump_file.h"
 #include "prof/frames_writer.h"
 #include "prof/mapping.h"
+#include "prof/maps.h"
+#include "prof/out.h"
+#include "prof/proto.h"
 #include "prof/tell.h"
+#include "prof/trie.h"
 #include "prof/sample.h"
 
 /* ---------------------------------------------------------------- switching */
 
 /* What an object carries that is sampled for others alone, by the probes of usdt.h: there is no record. */
-#define PROF_UNRECORDED UINT32_MAX
+#define PROF_UNRECORDED (UINT32_MAX & ~TRACK_IGNORED)
 
 /* After options and heap: registers with heap/track.h and arms if opt.prof says so. */
 void prof_init(void);
@@ -50,11 +56,17 @@ void prof_set_thread_active_init(bool active);
 bool prof_thread_set_name(const char *name);
 void prof_thread_get_name(char name[16]);
 
+/* From now on threads without such a name have the kernel's. */
+void prof_name_threads(void);
+
 /* The caller's thread ends: from now on it is not sampled. */
 void prof_thread_ends(void);
 
 /* In the child of a fork: what was recorded stays; locks of others are void. */
 void prof_forked(void);
+
+/* From now on births are known to the nanosecond: somebody asks what is younger than a moment. */
+void prof_compare_births(void);
 
 /* ---------------------------------------------------------------- events */
 
@@ -104,8 +116,13 @@ bool prof_read_context(uint32_t index, struct prof_context *context);
 unsigned prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most);
 enum { PROF_DEPTH_MOST = 256 };
 
+/* The number of a stack that somebody else has found, as above; 0 without memory.  A caller keeps its own
+ * path.  May be called from any thread and handler. */
+uint32_t prof_count_nodes(void); /* of the tree of all stacks, 16 bytes each */
+uint32_t prof_keep_stack(struct trie_path *path, const uintptr_t *addresses, unsigned count);
+
 /* Threads have numbers 0 .. prof_thread_count() - 1 in the order of their first sample.  What ended
- * threads without live samples have allocated is that of one thread that stands for them all. */
+ * threads without live samples have allocated is that of one thread that stands for all of their name. */
 uint32_t prof_thread_count(void);
 void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
 
@@ -118,6 +135,10 @@ struct prof_live {
 };
 bool prof_walk_live(uint32_t *cursor, void (*visit)(const struct prof_live *live, void *context),
                     void *context);
+
+/* The record that an object carries, without a lock: for one who has stopped everybody else, or works in a copy of
+ * the process.  False: there is none. */
+bool prof_peek(uint32_t id, struct prof_live *live);
 
 struct prof_totals {
     struct prof_sum live, accumulated, peak;

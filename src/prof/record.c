@@ -224,7 +224,7 @@ static uint32_t take_number(void) {
     if (LIKELY(g.nunused > 0)) {
         return *unused_at(--g.nunused);
     }
-    bool has_room = g.last < UINT32_MAX - 1 && table_reach(&record_table, g.last + 1) &&
+    bool has_room = g.last < PROF_UNRECORDED - 1 && table_reach(&record_table, g.last + 1) &&
                     table_reach(&record_births, g.last + 1) && table_reach(&g.unused, g.last);
     return has_room ? ++g.last : 0;
 }
@@ -450,23 +450,34 @@ bool record_read_context(uint32_t number, struct context *context) {
     return is_used;
 }
 
+/* The record of a number that is in use. */
+static bool read_one(uint32_t number, struct prof_live *live) {
+    const struct record *record = record_at(number);
+    if (record->generation != g.generation || record->context == 0) {
+        return false;
+    }
+    const struct context *context = context_at(record->context);
+    *live = (struct prof_live){
+        .stack = context->stack,
+        .thread = context->owner,
+        .requested = record_requested(record),
+        .usable = record->usable,
+        .born_ns = *record_birth(number),
+    };
+    return true;
+}
+
+bool record_peek(uint32_t number, struct prof_live *live) {
+    return number != 0 && number <= g.last && read_one(number, live);
+}
+
 unsigned record_read_live(uint32_t *cursor, struct prof_live *lives, unsigned most, bool *at_end) {
     enum { LOOKED_AT = 256 };
     unsigned count = 0;
     record_lock();
     uint32_t end = *cursor + LOOKED_AT;
     for (; *cursor < end && count < most && *cursor < g.last; ++*cursor) {
-        const struct record *record = record_at(*cursor + 1);
-        if (record->generation == g.generation && record->context != 0) {
-            const struct context *context = context_at(record->context);
-            lives[count++] = (struct prof_live){
-                .stack = context->stack,
-                .thread = context->owner,
-                .requested = record_requested(record),
-                .usable = record->usable,
-                .born_ns = *record_birth(*cursor + 1),
-            };
-        }
+        count += read_one(*cursor + 1, &lives[count]);
     }
     *at_end = *cursor >= g.last;
     record_unlock();

@@ -124,6 +124,9 @@ bool record_read_context(uint32_t number, struct context *context);
  * the end. */
 unsigned record_read_live(uint32_t *cursor, struct prof_live *lives, unsigned most, bool *at_end);
 
+/* One of them, with no lock taken; false: it does not live. */
+bool record_peek(uint32_t number, struct prof_live *live);
+
 /* The thread of this number has ended; the second: all have, but this one. */
 void record_owner_ended(uint32_t owner);
 void record_forked(uint32_t survivor);

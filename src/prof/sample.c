@@ -14,13 +14,15 @@
 #include "prof/prof.h"
 #include "prof/usdt.h"
 
-static void *record_and_alloc(const struct track_request *request, bool *zeroed, void *frame) {
+/* `mark` is TRACK_IGNORED or 0. */
+static void *record_and_alloc(const struct track_request *request, uint32_t mark, bool *zeroed,
+                              void *frame) {
     int saved = errno;
     void *object = NULL;
     size_t usable = track_usable(request);
     uint32_t id = prof_record(request->size, usable, frame);
     if (LIKELY(id != 0)) {
-        object = track_alloc(request, id, zeroed);
+        object = track_alloc(request, id | mark, zeroed);
         if (LIKELY(object != NULL)) {
             prof_recorded(id, object);
             usdt_sampled(object, request->size, usable);
@@ -34,5 +36,10 @@ static void *record_and_alloc(const struct track_request *request, bool *zeroed,
 
 void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame) {
     struct track_request request = track_request(place, size, alignment);
-    return track_is_due(&request) ? record_and_alloc(&request, zeroed, frame) : NULL;
+    bool is_due = track_is_due(&request);
+    if (UNLIKELY(tls.modes & THREAD_IGNORED)) {
+        void *object = is_due ? record_and_alloc(&request, TRACK_IGNORED, zeroed, frame) : NULL;
+        return object != NULL ? object : track_alloc(&request, TRACK_IGNORED, zeroed);
+    }
+    return is_due ? record_and_alloc(&request, 0, zeroed, frame) : NULL;
 }
