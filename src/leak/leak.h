@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * leak.h - which objects the program still holds and nothing in it leads to any more.
+ *
+ * A check starts from the roots - registers and stacks of all threads, thread-local storage, the data of
+ * every module, memory that the program has mapped, registered regions - and follows whatever looks like a
+ * pointer through the heap.  What it does not come by is lost.
+ *
+ *      definite    nothing leads to it
+ *      indirect    only lost objects lead to it
+ *      possible    roots lead to it, but somewhere on the way only to the inside of an object
+ *      reachable   the rest
+ *
+ * Other threads are held up only while the process is copied (fork without libc); the copy is searched.
+ *
+ * Threads     All functions may be called from any thread, outside (api/life.h) and with no lock held;
+ *             checks wait for each other.
+ * Read next   leak.c, which has the steps in order.
+ */
+#pragma once
+
+#include "base/common.h"
+
+struct leak_wish {
+    bool skip_threads;     /* registers and stacks are no roots */
+    bool skip_globals;     /* nothing but registers and stacks is a root */
+    size_t max_offset;     /* how far inside an object a pointer may point; 0: anywhere */
+    size_t step;           /* pointers lie at multiples of this; 0: 8 */
+    uint64_t max_pause_ns; /* give up when others are held up for so long; 0: a second */
+    bool is_quick;         /* definite and indirect need not be told apart: all is definite */
+    uint64_t since_ns;     /* what is known to be older, by os_now_ns, is no leak; 0: all may be */
+    bool in_place;         /* no copy of the process: others are held up to the end */
+    bool is_last;          /* the process ends: another check is ended for this one */
+};
+
+enum leak_kind { LEAK_DEFINITE, LEAK_INDIRECT, LEAK_POSSIBLE, LEAK_KINDS };
+
+struct leak_sum {
+    uint64_t objects, bytes; /* bytes at usable size */
+    uint64_t requested;      /* bytes as asked for, where that is known; otherwise at usable size */
+};
+
+/* Lost objects of one kind and one stack of the profiler, or of one size where that is not known. */
+struct leak_group {
+    enum leak_kind kind;
+    uint32_t stack; /* prof_read_stack; 0: not sampled */
+    size_t usable;  /* of each object, where the stack is 0 */
+    struct leak_sum sum;
+    const void *example;
+};
+
+struct leak_object {
+    const void *at;
+    size_t usable, requested; /* the second is usable where it is not known */
+    enum leak_kind kind;
+    uint32_t stack;   /* 0: not sampled */
+    uint64_t born_ns; /* 0: not known */
+};
+
+struct leak_result {
+    struct leak_sum kinds[LEAK_KINDS], reachable, ignored;
+    uint64_t heap_bytes; /* of live objects */
+    uint64_t root_bytes;
+    uint64_t threads; /* of the program; the library's own do not count */
+    uint64_t
+        unanswered;    /* of those, threads that did not stop: whole stacks of theirs are roots, and
+                          * nothing is lost that was not so twice */
+    uint64_t pause_ns; /* for which others were held up */
+    uint64_t total_ns;
+    uint32_t group_count;
+    const struct leak_group *groups; /* largest first */
+    uint32_t object_count;
+    const struct leak_object *objects; /* lost ones, at most LEAK_OBJECTS_MOST */
+    uint64_t objects_left_out;
+    char why
+        [160]; /* a sentence: why there is no result, or what is to be known about it; or empty */
+};
+enum { LEAK_OBJECTS_MOST = 1 << 16 };
+
+/* Makes a check.  A result is there whenever memory for it is, and released by the caller; false: it has
+ * nothing but `why`, or is NULL. */
+bool leak_check(const struct leak_wish *wish, struct leak_result **result);
+
+/* The longest that a search takes before it is given up; nobody who waits for one needs to wait longer. */
+enum { LEAK_SEARCH_MOST_S = 300 };
+void leak_release(struct leak_result *result);
+
+/* The object that the pointer leads into, start or inside, is no leak, nor is what it leads to.  False
+ * when there is no live object, when it was ignored before (or was not), or without memory. */
+bool leak_ignore(const void *pointer);
+bool leak_unignore(const void *pointer);
+
+/* Memory that counts as root until it is removed, by the same start and size.  A range may be added more than once. */
+bool leak_add_root(const void *start, size_t size);
+bool leak_remove_root(const void *start, size_t size);
+
+/* What the calling thread allocates in between is ignored for ever, with what it leads to.  They nest. */
+void leak_disable(void);
+void leak_enable(void);
+
+/* The calling thread ends; the process is the child of a fork, with this thread alone. */
+void leak_thread_ends(void);
+void leak_forked(void);

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mark.c - follows pointers through the heap.
+ *
+ * One byte per 16 bytes of a chunk that has objects holds the state of the object that begins there:
+ *
+ *      leaves[address / 1 GiB]  ->  chunks[address / 2 MiB]  ->  states[offset / 16]
+ *
+ * Three rounds from what the caller has named, each of which ends when nothing is left to be scanned:
+ *
+ *      1   roots                pointers near the beginning of an object make it reachable; those to the
+ *                               inside are only noted
+ *      2   ignored objects      any pointer
+ *      3   insides noted        any pointer: possible
+ *
+ * "Near the beginning" is HEADER_MOST bytes.  Programs keep pointers past a header far more often than they
+ * lose an object and keep a pointer to its first line: the cookie before new[] (8), lengths (8), Python's and
+ * libc's headers (16), old strings (24), the second base of a class, wrappers of malloc.
+ *
+ * What is live and has no state then is lost.  Which of those are lost by themselves?  One of each set whose
+ * members lead to each other and that no other lost object leads to.  They are found by two walks: the first
+ * notes the order in which objects are left, the second starts from what was left last, and whatever it has to
+ * start from is definite, since all that leads to an object is left after it unless they lead to each other.
+ *
+ * Read next   roots.c for what is named.
+ */
+#include "leak/mark.h"
+
+#include "base/os.h"
+#include "heap/heap.h"
+#include "leak/present.h"
+#include "leak/work.h"
+
+enum {
+    HEADER_MOST = 64,
+    LG_STATE = 4, /* bytes of the heap by which states are numbered */
+    CHUNK_STATES = CHUNK_BYTES >> LG_STATE,
+    PRESENT_WORTH = 256 << 10, /* of bytes, to ask which are there */
+    CLOCK_OBJECTS = 1024,      /* scanned before the clock is read again */
+    ROOT_BYTES = 16 << 20,     /* and so many of a root */
+};
+
+struct leaf {
+    uint8_t *states[LEAF_CHUNKS];
+};
+
+/* Which objects a pointer that was found makes what. */
+enum round { ROUND_ROOTS, ROUND_IGNORED, ROUND_POSSIBLE, ROUND_DEFINITE };
+
+/* In memory that is no root: it has addresses of objects. */
+static struct {
+    struct leaf **leaves;
+    uintptr_t low, bytes; /* all chunks lie in between */
+    struct mark_options options;
+    enum round round;
+    struct work_stack todo;    /* objects to be scanned */
+    struct work_stack insides; /* objects of which an inside was found */
+    struct work_stack ignored;
+    struct work_stack path; /* of visit_from */
+    unsigned scanned;
+    bool is_late;
+} * g;
+
+/* ---------------------------------------------------------------- objects */
+
+struct object {
+    uintptr_t base;
+    size_t usable;
+    uint8_t *state;
+    const struct span *span;
+    uint32_t index; /* in its slab */
+};
+
+static uint8_t *state_at(uintptr_t base) {
+    struct leaf *leaf = g->leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
+    uint8_t *states = leaf != NULL ? leaf->states[base >> LG_CHUNK & (LEAF_CHUNKS - 1)] : NULL;
+    return states != NULL ? &states[base % CHUNK_BYTES >> LG_STATE] : NULL;
+}
+
+/* Every slab and large object has a state, or nothing is known about it. */
+static bool find_in_slab(const struct span *slab, uintptr_t address, struct object *object) {
+    const struct size_class *sc = slab_class(slab);
+    uint32_t index = size_class_index(sc, (uint32_t)(address - slab->base));
+    object->index = index;
+    object->base = slab->base + (uintptr_t)index * sc->size;
+    object->usable = sc->size;
+    return index < slab->ncarved && !bits_get(slab->bits, index);
+}
+
+/* The object an address lies in, if its slab says that it is handed out. */
+static inline bool find(uintptr_t address, struct object *object) {
+    if (LIKELY(address - g->low >= g->bytes)) {
+        return false;
+    }
+    const struct span *span = classmap_span(address);
+    if (span == NULL || span->kind == SPAN_NONE) {
+        return false;
+    }
+    object->span = span;
+    if (span->kind == SPAN_SLAB) {
+        if (!find_in_slab(span, address, object)) {
+            return false;
+        }
+    } else {
+        object->index = 0;
+        object->base = span->base;
+        object->usable = span->bytes;
+        if (address - span->base >= span->bytes) {
+            return false;
+        }
+    }
+    object->state = state_at(object->base);
+    return object->state != NULL;
+}
+
+/* Free objects that caches of any kind hold carry the secret, and those that are tracked have no number. */
+static bool is_live(const struct object *object) {
+    const struct span *span = object->span;
+    if (span->kind != SPAN_SLAB) {
+        return true;
+    }
+    if (span->arena & ARENA_TRACKED && span->ids[object->index] == 0) {
+        return false;
+    }
+    return slab_word1((const void *)object->base) != slab_secret;
+}
+
+static uint32_t id_of(const struct object *object) {
+    const struct span *span = object->span;
+    if (span->kind != SPAN_SLAB) {
+        return span->id;
+    }
+    return span->arena & ARENA_TRACKED ? span->ids[object->index] : 0;
+}
+
+/* ---------------------------------------------------------------- chunks */
+
+static bool add_states(uintptr_t base) {
+    struct leaf **leaf = &g->leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
+    if (*leaf == NULL) {
+        *leaf = work_map(sizeof(**leaf));
+    }
+    uint8_t *states = *leaf != NULL ? work_map(CHUNK_STATES) : NULL;
+    if (states != NULL) {
+        (*leaf)->states[base >> LG_CHUNK & (LEAF_CHUNKS - 1)] = states;
+    }
+    return states != NULL;
+}
+
+/* Calls `visit` for all chunks that hold objects. */
+static void walk_chunks(void (*visit)(const struct chunk *chunk, void *context), void *context) {
+    for (uint32_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
+        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
+        for (unsigned k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
+            const struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
+            if (chunk != NULL && chunk->used != 0) {
+                visit(chunk, context);
+            }
+        }
+    }
+}
+
+struct limits {
+    uintptr_t low, high;
+    bool is_complete;
+};
+
+static void prepare_chunk(const struct chunk *chunk, void *context) {
+    struct limits *limits = context;
+    limits->low = min_size(limits->low, chunk->base);
+    limits->high = max_size(limits->high, chunk->base + CHUNK_BYTES);
+    limits->is_complete &= add_states(chunk->base);
+}
+
+bool mark_begin(const struct mark_options *options) {
+    struct limits limits = {.low = UINTPTR_MAX, .is_complete = true};
+    g = work_map(sizeof(*g));
+    if (g == NULL) {
+        return false;
+    }
+    g->options = *options;
+    g->leaves = work_map(TABLE_LEAVES * sizeof(g->leaves[0]));
+    if (g->leaves == NULL) {
+        return false;
+    }
+    walk_chunks(prepare_chunk, &limits);
+    g->low = limits.low;
+    g->bytes = limits.high > limits.low ? limits.high - limits.low : 0;
+    return limits.is_complete;
+}
+
+/* ---------------------------------------------------------------- pointers */
+
+/* A round's own state for what it finds. */
+static enum mark_state state_of_round(void) {
+    static const enum mark_state states[] = {MARK_REACHABLE, MARK_IGNORED, MARK_POSSIBLE,
+                                             MARK_INDIRECT};
+    return states[g->round];
+}
+
+/* May this round give the object its state? */
+static bool is_open(enum mark_state state) {
+    return g->round == ROUND_DEFINITE ? state == MARK_SEEN : state <= MARK_INSIDE;
+}
+
+static void take(const struct object *object, enum mark_state state) {
+    *object->state = (uint8_t)state;
+    work_push(&g->todo, object->base);
+}
+
+static void follow(uintptr_t word) {
+    struct object object;
+    if (LIKELY(!find(word, &object)) || !is_open(*object.state)) {
+        return;
+    }
+    size_t offset = word - object.base;
+    if ((g->options.max_offset != 0 && offset > g->options.max_offset) || !is_live(&object)) {
+        return;
+    }
+    if (g->round != ROUND_ROOTS || offset <= HEADER_MOST) {
+        take(&object, state_of_round());
+    } else if (*object.state == MARK_NONE) {
+        *object.state = MARK_INSIDE;
+        work_push(&g->insides, object.base);
+    }
+}
+
+static void scan(uintptr_t start, uintptr_t end, void *context) {
+    (void)context;
+    size_t step = g->options.step;
+    for (uintptr_t at = align_up(start, step); at + sizeof(uintptr_t) <= end; at += step) {
+        uintptr_t word;
+        __builtin_memcpy(&word, (const void *)at, sizeof(word));
+        if (UNLIKELY(word - g->low < g->bytes)) {
+            follow(word);
+        }
+    }
+}
+
+/* The clock is looked at now and then. */
+static bool is_late(void) {
+    if (!g->is_late && ++g->scanned % CLOCK_OBJECTS == 0) {
+        g->is_late = os_now_ns() > g->options.deadline_ns;
+    }
+    return g->is_late;
+}
+
+bool mark_is_late(void) {
+    return g->is_late;
+}
+
+bool mark_is_over(void) {
+    g->is_late |= os_now_ns() > g->options.deadline_ns;
+    return g->is_late;
+}
+
+/* It may take long; and it may hold little. */
+static void scan_large(uintptr_t start, uintptr_t end) {
+    if (end - start <= PRESENT_WORTH) {
+        scan(start, end, NULL);
+    } else {
+        g->scanned |= CLOCK_OBJECTS - 1;
+        present_walk(start, end, PRESENT_ALL, scan, NULL);
+    }
+}
+
+static void follow_all(void) {
+    uintptr_t base;
+    struct object object;
+    while (work_pop(&g->todo, &base)) {
+        if (is_late() || !find(base, &object)) {
+            continue;
+        }
+        if (object.span->kind == SPAN_SLAB) {
+            scan(base, base + object.usable, NULL);
+        } else {
+            scan_large(base, base + object.usable);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- roots */
+
+/* In pieces, with a look at the clock; a word that begins in a piece is of that piece. */
+void mark_root(uintptr_t start, uintptr_t end) {
+    while (start < end) {
+        uintptr_t next = end - start > ROOT_BYTES ? start + ROOT_BYTES : end;
+        scan(start, min_size(next + sizeof(uintptr_t) - 1, end), NULL);
+        follow_all();
+        if (next != end && mark_is_over()) {
+            return;
+        }
+        start = next;
+    }
+}
+
+void mark_object(uintptr_t address) {
+    struct object object;
+    if (find(address, &object) && is_open(*object.state) && is_live(&object)) {
+        take(&object, MARK_REACHABLE);
+        follow_all();
+    }
+}
+
+void mark_ignored(uintptr_t address) {
+    work_push(&g->ignored, address);
+}
+
+/* What was allocated while the thread had leaks disabled carries a mark. */
+static void note_ignored(const struct mark_live *live, void *context) {
+    (void)context;
+    if (live->id & TRACK_IGNORED) {
+        work_push(&g->ignored, live->at);
+    }
+}
+
+static void walk_marked(void (*visit)(const struct mark_live *live, void *context), void *context);
+
+/* All objects of a stack that are still open in this round get its state. */
+static void start_from(struct work_stack *stack) {
+    uintptr_t address;
+    struct object object;
+    while (work_pop(stack, &address)) {
+        if (find(address, &object) && is_open(*object.state) && is_live(&object)) {
+            take(&object, state_of_round());
+        }
+    }
+    follow_all();
+}
+
+void mark_follow(void) {
+    follow_all();
+    g->round = ROUND_IGNORED;
+    walk_marked(note_ignored, NULL);
+    start_from(&g->ignored);
+    g->round = ROUND_POSSIBLE;
+    start_from(&g->insides);
+}
+
+/* ---------------------------------------------------------------- all live objects */
+
+struct visit {
+    void (*visit)(const struct mark_live *live, void *context);
+    void *context;
+};
+
+static void visit_object(const struct object *object, const struct visit *visit) {
+    if (is_live(object)) {
+        struct mark_live live = {object->base, object->usable, id_of(object),
+                                 (enum mark_state) * object->state};
+        visit->visit(&live, visit->context);
+    }
+}
+
+static void visit_slab(const struct span *slab, const struct visit *visit) {
+    struct object object;
+    for (unsigned i = 0; i < slab->ncarved; i++) {
+        if (find(slab->base + (uintptr_t)i * slab_class(slab)->size, &object)) {
+            visit_object(&object, visit);
+        }
+    }
+}
+
+static void visit_chunk(const struct chunk *chunk, void *context) {
+    struct object object;
+    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
+        bool continues = unit == 0 && chunk->continues != 0;
+        const struct span *span = &chunk->span[unit];
+        if (chunk->first[unit] != unit || continues) {
+            continue;
+        }
+        if (span->kind == SPAN_SLAB) {
+            visit_slab(span, context);
+        } else if (span->kind == SPAN_LARGE && find(span->base, &object)) {
+            visit_object(&object, context);
+        }
+    }
+}
+
+static void walk_marked(void (*visit)(const struct mark_live *live, void *context), void *context) {
+    struct visit visits = {visit, context};
+    walk_chunks(visit_chunk, &visits);
+}
+
+static void visit_unmarked(const struct mark_live *live, void *context) {
+    const struct visit *visit = context;
+    struct mark_live plain = *live;
+    plain.id &= ~TRACK_IGNORED;
+    visit->visit(&plain, visit->context);
+}
+
+void mark_walk(void (*visit)(const struct mark_live *live, void *context), void *context) {
+    struct visit visits = {visit, context};
+    walk_marked(visit_unmarked, &visits);
+}
+
+/* ---------------------------------------------------------------- what is lost */
+
+/* The next lost object that has not been seen, among the words from `*at` to the end. */
+static bool find_unseen(uintptr_t *at, uintptr_t end, struct object *object) {
+    size_t step = g->options.step;
+    for (; *at + sizeof(uintptr_t) <= end; *at += step) {
+        uintptr_t word;
+        __builtin_memcpy(&word, (const void *)*at, sizeof(word));
+        if (find(word, object) && *object->state == MARK_NONE && is_live(object) &&
+            (g->options.max_offset == 0 || word - object->base <= g->options.max_offset)) {
+            *at += step;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Visits everything that a lost object leads to and notes the order in which objects are left.  The path from
+ * the first to the present one is on the stack: each with where its scan goes on. */
+static void visit_from(uintptr_t first, struct work_stack *left) {
+    uintptr_t base = first, at = first;
+    for (;;) {
+        struct object object, next;
+        if (is_late() || !find(base, &object)) {
+            return; /* What is left on the path does not matter any more. */
+        }
+        if (find_unseen(&at, base + object.usable, &next)) {
+            *next.state = MARK_SEEN;
+            work_push(&g->path, base);
+            work_push(&g->path, at);
+            base = at = next.base;
+            continue;
+        }
+        work_push(left, base);
+        if (!work_pop(&g->path, &at) || !work_pop(&g->path, &base)) {
+            return;
+        }
+    }
+}
+
+static void visit_lost(const struct mark_live *live, void *context) {
+    if (*state_at(live->at) == MARK_NONE) {
+        *state_at(live->at) = MARK_SEEN;
+        visit_from(live->at, context);
+    }
+}
+
+static void call_definite(const struct mark_live *live, void *context) {
+    (void)context;
+    if (*state_at(live->at) == MARK_NONE) {
+        *state_at(live->at) = MARK_DEFINITE;
+    }
+}
+
+void mark_sort_lost(bool all_definite) {
+    struct work_stack left = {0};
+    uintptr_t base;
+    if (all_definite) {
+        walk_marked(call_definite, NULL);
+        return;
+    }
+    walk_marked(visit_lost, &left);
+    g->round = ROUND_DEFINITE;
+    while (work_pop(&left, &base)) {
+        if (*state_at(base) == MARK_SEEN) {
+            *state_at(base) = MARK_DEFINITE;
+            work_push(&g->todo, base);
+            follow_all();
+        }
+    }
+}
