@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * writer.h - for the files of this folder: the writer calls, and is called.
+ */
+#pragma once
+
+#include "cpu/cpu.h"
+
+/* The writer's thread, made if there is none; false if it cannot be.  It stays as long as a profile is on or
+ * somebody wants it to. */
+bool writer_make(void);
+void writer_keep(bool is_kept);
+
+/* Wakes it.  In handlers, too. */
+void writer_ring(void);
+
+/* The writer does this now and then, with no lock held.  True if something is left to do soon. */
+bool cpu_file_tick(void);
+
+/* May the kernel be asked for more than the program has asked for itself? */
+bool writer_may_ask(void);
+
+/* Counts what handlers have left until now. */
+void writer_count(void);
+
+/* In the child of a fork, when nothing is on any more. */
+void cpu_file_forked(bool was_on);
+
+/* All that was counted, to a descriptor: 0 or -errno. */
+int cpu_dump(int fd, enum cpu_format format);
