@@ -33,6 +33,7 @@ TABLE="
       test   git                   git                                         optional
       test   libjemalloc-dev       /usr/include/jemalloc/jemalloc.h            optional
       test   google-perftools      google-pprof                                optional
+      test   libgoogle-perftools-dev /usr/include/gperftools/tcmalloc.h         optional
       test   golang-go             go                                          optional
       test   graphviz              dot                                         optional
       test   redis-server          redis-server                                optional

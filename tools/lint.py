@@ -14,7 +14,7 @@ import re
 import statistics
 import sys
 
-LAYERS = ("base", "heap", "prof", "guard", "control", "api")
+LAYERS = ("base", "heap", "prof", "cpu", "leak", "guard", "control", "api")
 CLI_MAY_INCLUDE = ("tally/tally.h", "prof/frames.h", "control/wire.h", "control/stats_page.h")
 KERNEL_HEADERS = re.compile(r"(sys/(?!types\.h)|linux/|asm/)")
 KERNEL_CALLS = re.compile(
@@ -226,6 +226,7 @@ LISTS = (
     *((f"{layer.upper()}_SOURCES", f"src/{layer}/", (".c",)) for layer in LAYERS),
     ("CLI_SOURCES", "cli/", (".c",)),
     ("LIBGCC_SOURCES", "src/prof/", (".c",)),
+    ("FILTER_SOURCES", "src/api/", (".c",)),
     ("UNIT_TESTS CLI_UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
     ("CLI_TESTS", "test/integration/cli/", (".sh",)),
     ("MODEL_TESTS STRESS_TESTS", "test/stress/stress_", (".c",)),

@@ -126,6 +126,50 @@ enum tally_profile_format {
 int tally_profile_dump_fd(int fd, enum tally_profile_format format);
 
 /*
+ * Leaks: objects that the program holds and nothing in it leads to any more.  docs/manual/leaks.md has the
+ * rest, and checks that need no call.
+ *
+ * tally_leak_check holds other threads up for a moment, looks for them and tells how many there are: definite
+ * ones, those that only definite ones lead to, those to which only pointers into their middle lead, and what
+ * is reachable.  Bytes are as asked for where allocations are recorded (tally_profile_start(1), or the option
+ * leak_check), otherwise rounded up to size classes.  What rules suppress is not among them.
+ *
+ * `since` is 0, or a moment of tally_leak_mark: then leaks are only what was allocated and recorded after it.
+ * `report` is NULL, or the name of the check in a report on standard error.
+ *
+ * 0 or an errno value: EBUSY in a signal handler that interrupts the allocator, EAGAIN where the check could
+ * not be made now; nothing is counted then, and one line says why if there is to be a report.
+ */
+struct tally_leaks {
+    size_t definite_objects, definite_bytes;
+    size_t indirect_objects, indirect_bytes;
+    size_t possible_objects, possible_bytes;
+    size_t reachable_objects, reachable_bytes;
+    size_t suppressed_objects, suppressed_bytes;
+    unsigned long long pause_ns; /* for which other threads were held up */
+};
+unsigned long long tally_leak_mark(void);
+int tally_leak_check(struct tally_leaks *leaks, unsigned long long since, const char *report);
+
+/*
+ * What the calling thread allocates in between is no leak, nor is what only that leads to.  They nest.
+ */
+void tally_leak_disable(void);
+void tally_leak_enable(void);
+
+/*
+ * The live object that the pointer leads to or into is no leak, nor is what it leads to; or is one again.
+ * EINVAL where there is no such object, or where it was ignored already, or was not.
+ */
+int tally_leak_ignore(const void *pointer);
+int tally_leak_unignore(const void *pointer);
+
+/* Memory of the program's own that is to be searched for pointers, until it is removed by the same start and
+ * size.  ENOMEM, and EINVAL where there is no such region. */
+int tally_leak_add_root(const void *start, size_t bytes);
+int tally_leak_remove_root(const void *start, size_t bytes);
+
+/*
  * The control socket, on which the user of the process, and root, may look in and steer with the command
  * `tally`; docs/manual/control.md has the rest.  It is opened by the option control, or by this call: to
  * look only, or also to change something.  0 or an errno value: EPERM in set-uid programs, where the option

@@ -32,7 +32,9 @@
 #include "api/life.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "base/own.h"
 #include "control/control.h"
+#include "cpu/cpu.h"
 #include "heap/heap.h"
 
 /* The stack suffices for writing a profile, beside some of the program's thread-local data. */
@@ -72,11 +74,13 @@ static void count_run(void) {
 
 static uint64_t tick(void) {
     count_run();
+    own_begin();
     thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
     wait_ms = min_size(wait_ms, triggers_tick());
     stats_page_attend();
     thread_mark_inside(false);
+    own_end();
     return wait_ms;
 }
 
@@ -100,6 +104,7 @@ static void *run(void *unused) {
     tls.registered = 1;
     tls.dead = 1;
     pthread_setname_np(pthread_self(), "tally");
+    own_enroll();
     dirty_has_background = true;
     triggers_set_thread(true);
     for (;;) {
@@ -117,9 +122,12 @@ static void *run(void *unused) {
     }
     dirty_has_background = false;
     triggers_set_thread(false);
+    own_begin();
     thread_mark_inside(true);
     pages_purge_all();
     thread_mark_inside(false);
+    own_end();
+    own_leave();
     atomic_store(&g.state, NONE);
     os_wake(&g.state); /* for who switched it off */
     if (is_wanted()) { /* A thread came meanwhile, and saw that we were there. */
@@ -265,4 +273,5 @@ void background_init(void) {
     control_services.background_is_on = is_on;
     control_services.background_set = set;
     control_services.background_read = give_counts;
+    cpu_services.make_thread = background_make_thread;
 }

@@ -90,10 +90,11 @@ static inline void *new_aligned_or_throw(size_t size, size_t alignment) {
 typedef void *(*nothrow_new)(size_t, const void *);
 typedef void *(*nothrow_new_aligned)(size_t, size_t, const void *);
 
-/* The C++ runtime's own definition, behind ours. */
+/* The C++ runtime's own definition, behind ours.  The next one may be another allocator's, so the usual
+ * runtime is asked by its name before. */
 static COLD void *hidden_symbol(const char *name) {
-    void *next = dlsym(RTLD_NEXT, name);
-    return next != NULL ? next : late_symbol(name);
+    void *hidden = late_symbol(name);
+    return hidden != NULL ? hidden : dlsym(RTLD_NEXT, name);
 }
 
 /* The handler of a failed nothrow new runs inside the C++ runtime's own operator. */

@@ -2,8 +2,13 @@
  *
  * gperftools.c - the heap profiler under gperftools' names; see include/compat/gperftools.
  *
+ * A program may be linked with gperftools as well.  Its library asks for one more profile at exit, by this
+ * name; tally has written its own by then.
+ *
  * Threads     A call that interrupts the allocator, in a signal handler, does nothing.
  */
+#define _GNU_SOURCE /* RTLD_NEXT */
+#include <dlfcn.h>
 #include <errno.h>
 #include <gperftools/heap-profiler.h>
 #include <string.h>
@@ -53,8 +58,16 @@ FOREIGN void HeapProfilerStop(void) {
     }
 }
 
+/* Is this code of another library that has functions of these names? */
+static bool is_of_gperftools(const void *code) {
+    Dl_info here, there;
+    void *other = dlsym(RTLD_NEXT, "HeapProfilerDump");
+    return other != NULL && dladdr(code, &here) != 0 && dladdr(other, &there) != 0 &&
+           here.dli_fbase == there.dli_fbase;
+}
+
 FOREIGN void HeapProfilerDump(const char *reason) {
-    if (!life_enter()) {
+    if (!numbered_is_running() || is_of_gperftools(__builtin_return_address(0)) || !life_enter()) {
         return;
     }
     if (numbered_is_running()) {

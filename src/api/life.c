@@ -23,15 +23,20 @@
 
 #include "api/background.h"
 #include "api/jemalloc.h"
+#include "api/leak_exit.h"
 #include "api/listener.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/opt.h"
+#include "base/opt_gperftools.h"
 #include "base/os.h"
 #include "base/os_shared.h"
+#include "base/own.h"
 #include "control/control.h"
+#include "cpu/cpu.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
+#include "leak/leak.h"
 #include "prof/prof.h"
 
 /* Recovery copies pages that parent and child share, and a child that is about to exec has no use for
@@ -55,10 +60,12 @@ static struct {
     pthread_key_t key;
     _Atomic int key_state;
     _Atomic size_t threads;
-    _Atomic unsigned calls_in_child; /* slow calls since this process was forked */
-    _Atomic bool watches_exit;       /* process_ends will be called */
-    _Atomic uint64_t allocated;      /* bytes by all threads, kept for stats_interval only */
-    bool has_signal;                 /* on_signal was set, instead of: */
+    _Atomic unsigned calls_in_child;   /* slow calls since this process was forked */
+    _Atomic unsigned growths_in_child; /* and those that waited for it to be a while old */
+    _Atomic uint64_t forked_ms;        /* when that was noticed; 0: it was not */
+    _Atomic bool watches_exit;         /* life_process_ends will be called */
+    _Atomic uint64_t allocated;        /* bytes by all threads, kept for stats_interval only */
+    bool has_signal;                   /* on_signal was set, instead of: */
     struct sigaction old_signal;
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
@@ -70,7 +77,9 @@ static void thread_ends(void *rounds) {
         return;
     }
     if (life_enter()) {
+        cpu_thread_ends();
         prof_thread_ends();
+        leak_thread_ends();
         thread_exit();
         life_leave();
     }
@@ -93,6 +102,9 @@ COLD void life_register_thread(void) {
     } else if (state == KEY_MADE && pthread_setspecific(g.key, (void *)1) == 0) {
         atomic_fetch_add_explicit(&g.threads, 1, memory_order_relaxed);
         attention_raise(ATTENTION_GROWN);
+        thread_mark_inside(true);
+        cpu_thread_begins();
+        thread_mark_inside(false);
     } else if (!os_is_first_thread() && life_enter()) {
         thread_exit();
         life_leave();
@@ -112,11 +124,20 @@ static bool may_call_kernel(void) {
     return os_facts.confined || !os_is_confined();
 }
 
-static void process_ends(void) {
+static void end_cpu_profile(void) {
+    if (life_enter()) {
+        cpu_file_exit();
+        life_leave();
+    }
+}
+
+void life_process_ends(void) {
     bool is_free = !(socket_is_open() || recorder_is_on()) || may_call_kernel();
     if (is_free) {
         listener_stop();
     }
+    end_cpu_profile();
+    int status = leak_exit_check();
     if (life_enter()) {
         bool fails = triggers_exit();
         if (is_free) {
@@ -130,12 +151,15 @@ static void process_ends(void) {
         }
         life_leave();
     }
+    if (status != 0) {
+        leak_exit_end(status);
+    }
 }
 
 /* Allocates, perhaps. */
 void life_watch_exit(void) {
     if (!atomic_exchange(&g.watches_exit, true)) {
-        atexit(process_ends);
+        atexit(life_process_ends);
     }
 }
 
@@ -189,6 +213,20 @@ static void release_signal(void) {
     }
 }
 
+/* What needs libc, and constructors that have run. */
+static void settle_profilers(void) {
+    prof_settle();
+    listener_start_by_option();
+    if (life_enter()) {
+        cpu_settle();
+        recorder_start_cpu();
+        life_leave();
+    }
+    if (opt.cpu_file[0] != '\0') {
+        life_watch_exit();
+    }
+}
+
 /* What libc is asked for, once the heap can serve libc's own allocations. */
 static void settle_with_libc(bool sees_forks) {
     int saved = errno;
@@ -199,9 +237,9 @@ static void settle_with_libc(bool sees_forks) {
         life_watch_exit();
     }
     catch_signal();
+    leak_exit_init();
     if (!TALLY_OVERRIDE) { /* else a constructor does it: this call may come from the loader */
-        prof_settle();
-        listener_start_by_option();
+        settle_profilers();
     }
     errno = saved;
 }
@@ -243,6 +281,9 @@ static void start(void) {
         triggers_init();
         watch_interval();
         stats_page_start(sees_forks);
+        if (TALLY_OVERRIDE) {
+            opt_gperftools_hide(); /* All variables have been read. */
+        }
         g.is_started = true;
     }
     lock_release(&g.lock);
@@ -268,8 +309,13 @@ COLD void life_wake(void) {
 static void settle_in_child(void) {
     thread_forked();
     prof_forked();
+    cpu_forked();
+    own_forked();
+    leak_forked();
+    log_forked();
     g.threads = tls.registered;
-    g.calls_in_child = 0;
+    g.calls_in_child = g.growths_in_child = 0;
+    g.forked_ms = os_now_ms();
     background_forked();
     triggers_forked();
     socket_forked();
@@ -375,6 +421,26 @@ COLD void life_attend(void) {
     }
 }
 
+/* Between a fork and an exec signals get new actions, and one of a timer's would end the process. */
+static bool is_young_child(void) {
+    enum { GROWN_UP_MS = 100 };
+    return g.forked_ms != 0 && ++g.growths_in_child < CALLS_BEFORE_RECOVERY &&
+           os_now_ms() - g.forked_ms < GROWN_UP_MS;
+}
+
+static void attend_to_cpu(void) {
+    int saved = errno;
+    if (is_young_child()) {
+        attention_raise(ATTENTION_CPU);
+        return;
+    }
+    thread_mark_inside(true);
+    cpu_begin_again();
+    recorder_start_cpu_in_child();
+    thread_mark_inside(false);
+    errno = saved;
+}
+
 /* The program is called here and not at the end of a free, for the same reason. */
 COLD void life_attend_growth(void) {
     if (attention_take(ATTENTION_SOFT_LIMIT)) {
@@ -386,6 +452,9 @@ COLD void life_attend_growth(void) {
         thread_mark_inside(false);
         background_consider();
     }
+    if (attention_take(ATTENTION_CPU)) {
+        attend_to_cpu();
+    }
 }
 
 #if TALLY_OVERRIDE
@@ -395,11 +464,12 @@ COLD void life_attend_growth(void) {
  */
 __attribute__((constructor(101))) static void start_early(void) {
     look_around();
+    opt_gperftools_show();
 }
 
 /* In a static program libgcc knows our tables only after a constructor of its own. */
 __attribute__((constructor)) static void settle_late(void) {
-    prof_settle();
-    listener_start_by_option();
+    settle_profilers();
+    leak_exit_main_begins();
 }
 #endif

@@ -73,6 +73,7 @@ static inline void life_greet_thread(void) {
 
 /* At exit, profiles and statistics are to be written.  Call outside: libc may allocate for it. */
 void life_watch_exit(void);
+void life_process_ends(void);
 
 /* Threads of the program that have used the allocator and not ended; may lag. */
 size_t life_thread_count(void);

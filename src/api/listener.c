@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/opt.h"
 #include "base/os.h"
+#include "base/own.h"
 #include "control/control.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
@@ -25,7 +26,9 @@ static void *run(void *unused) {
     tls.registered = 1; /* as in background.c */
     tls.dead = 1;
     pthread_setname_np(pthread_self(), "tally-control");
+    own_enroll();
     socket_serve();
+    own_leave();
     return NULL;
 }
 

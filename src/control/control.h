@@ -9,6 +9,7 @@
 
 #include "base/common.h"
 #include "control/numbered.h"
+#include "control/leaks.h"
 #include "control/recorder.h"
 #include "control/triggers.h"
 

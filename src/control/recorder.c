@@ -39,6 +39,7 @@
 #include "base/os.h"
 #include "base/os_socket.h"
 #include "control/pressure.h"
+#include "cpu/cpu.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
@@ -73,7 +74,10 @@ static struct {
     _Atomic uint64_t next_ms; /* the first of what is due */
     /* What follows belongs to is_busy. */
     bool is_begun, has_armed, is_above;
-    bool is_root; /* this is the process that was started, or nobody said which */
+    bool is_root;               /* this is the process that was started, or nobody said which */
+    _Atomic bool has_cpu;       /* this has started to record the processor's time */
+    bool must_start_cpu;        /* in a child, once it has a file */
+    _Atomic bool may_start_cpu; /* it has */
     uint64_t last_snap_bytes, written_ms;
     struct pace snaps, points;
     unsigned point_count;
@@ -85,6 +89,10 @@ static struct frames_point points[POINTS_MOST];
 
 bool recorder_is_on(void) {
     return g.is_on;
+}
+
+bool recorder_has_cpu(void) {
+    return g.is_on && g.has_cpu;
 }
 
 bool recorder_is_meant(void) {
@@ -347,9 +355,21 @@ static void slow_down(uint64_t took_ms, uint64_t bytes) {
     pace->next_ms = os_now_ms() + max_size(pace->interval_ms, took_ms * COST_SHARE);
 }
 
+static int write_cpu(struct dump_sink sink) {
+    return cpu_dump_to_sink(sink, CPU_PPROF_PLAIN);
+}
+
+/* The processor's time until now, in front of the snapshot of the same moment. */
+static void snap_cpu(bool is_last) {
+    if (g.has_cpu && os_may_tell_user()) {
+        (void)is_written(frames_cpu(&frames, room_for_snap(is_last), write_cpu));
+    }
+}
+
 static void snap(bool is_last) {
     uint64_t before = frames.bytes;
     uint64_t start = os_now_ns();
+    snap_cpu(is_last);
     /* A program that has got other rights, or hides its memory, is asked each time. */
     int error = os_may_tell_user() ? frames_snap(&frames, room_for_snap(is_last)) : -EPERM;
     if (is_written(error)) {
@@ -357,6 +377,31 @@ static void snap(bool is_last) {
     }
     g.snaps.count++;
     slow_down((os_now_ns() - start) / 1000000, error == 0 ? g.last_snap_bytes : FILE_BYTES_MOST);
+}
+
+void recorder_start_cpu(void) {
+    struct cpu_options options = {.hz = (unsigned)opt.run_cpu_hz, .signal = (int)opt.cpu_signal};
+    char why[CPU_WHY];
+    if (!g.is_on || options.hz == 0 || g.has_cpu) {
+        return;
+    }
+    g.has_cpu = cpu_start(&options, why);
+    if (!g.has_cpu) {
+        log_line("the processor's time is not recorded: %s", why);
+    }
+}
+
+void recorder_start_cpu_in_child(void) {
+    if (atomic_exchange(&g.may_start_cpu, false)) {
+        recorder_start_cpu();
+    }
+}
+
+/* What is still on its way is counted. */
+static void end_cpu(void) {
+    if (g.has_cpu) {
+        (void)cpu_stop();
+    }
 }
 
 /* ---------------------------------------------------------------- the clock */
@@ -398,6 +443,11 @@ static bool is_others(void) {
 static void look(uint64_t now) {
     if (is_others() || (!g.is_begun && !begin())) {
         return;
+    }
+    if (g.must_start_cpu) { /* This may be the end of a free, where no thread can be made. */
+        g.must_start_cpu = false;
+        g.may_start_cpu = true;
+        attention_raise(ATTENTION_CPU);
     }
     if (atomic_exchange(&g.is_wished, false)) {
         (void)is_written(frames_note(&frames, "a trigger, while another snapshot was written"));
@@ -477,6 +527,16 @@ bool recorder_note(const char *text) {
     return is_done;
 }
 
+bool recorder_leaks(const char *text, size_t length) {
+    if (!g.is_on || is_others() || !wait_for_turn()) {
+        return false;
+    }
+    bool is_done = g.is_on && (g.is_begun || begin()) && length <= room_for_snap(false) &&
+                   is_written(frames_leaks(&frames, text, length));
+    end_turn();
+    return is_done;
+}
+
 /* ---------------------------------------------------------------- start, end, fork */
 
 /* Paces begin anew. */
@@ -504,20 +564,29 @@ bool recorder_init(void) {
         return false;
     }
     start();
+    prof_name_threads();
     g.has_armed = begin() && !opt.prof;
     return g.is_begun;
 }
 
 static void write_end(void) {
-    char text[160];
+    char text[240];
     struct prof_totals totals;
     take_point(); /* There is room: points are written when there is none. */
     write_points(os_now_ms());
+    end_cpu();
     snap(true);
     prof_read_totals(&totals);
     size_t length = fmt_text(text, sizeof(text), "samples=%lu\ndropped=%lu\nsnapshots=%lu\n",
                              (unsigned long)totals.accumulated.objects, (unsigned long)totals.drops,
                              (unsigned long)g.snaps.count);
+    if (g.has_cpu) {
+        struct cpu_totals time;
+        cpu_read_totals(&time);
+        length += fmt_text(text + length, sizeof(text) - length,
+                           "cpu_samples=%lu\ncpu_lost=%lu\ncpu_left_out=%u\n",
+                           (unsigned long)time.samples, (unsigned long)time.lost, time.left_out);
+    }
     if (g.is_on) {
         (void)is_written(frames_end(&frames, text, length));
     }
@@ -541,9 +610,12 @@ void recorder_forked(void) {
         return;
     }
     g.is_root = false;
+    g.may_start_cpu = false;
+    g.has_cpu = false; /* Where a parent's time was recorded, its child's is not. */
     g.is_quiet = !is_wanted_child();
     if (!g.is_quiet) {
         start();
+        g.must_start_cpu = opt.run_cpu_hz != 0;
         g.next_ms = g.points.next_ms = os_now_ms() + FIRST_SNAP_MS;
     } else {
         g.is_on = false;

@@ -2,7 +2,7 @@
  *
  * recorder.h - the run of this process in one file, over time: opt.run_file.
  *
- * Threads     All functions are called inside (api/life.h), with no lock held.
+ * Threads     All functions are called inside (api/life.h), with no lock held, unless they say otherwise.
  */
 #pragma once
 
@@ -11,6 +11,15 @@
 /* After options and heap, before the profiler: creates the file, if this process is one that records itself.
  * True then: the profiler is to be armed. */
 bool recorder_init(void);
+
+/* Later, outside of the allocator, because it needs a thread: opt.run_cpu_hz. */
+void recorder_start_cpu(void);
+
+/* In a child, at the end of an allocation, when its file is there. */
+void recorder_start_cpu_in_child(void);
+
+/* Is the processor's time recorded in the file? */
+bool recorder_has_cpu(void);
 
 bool recorder_is_on(void);
 
@@ -26,6 +35,9 @@ void recorder_snap(const char *why);
 
 /* A note alone; false where nothing is recorded, or it cannot be written. */
 bool recorder_note(const char *text);
+
+/* The same for what a leak check found, as leaks.h writes it. */
+bool recorder_leaks(const char *text, size_t length);
 
 /* The process ends: the last snapshot, and the file gets its name. */
 void recorder_end(void);

@@ -33,6 +33,7 @@
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "control/control.h"
+#include "cpu/cpu.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
@@ -99,6 +100,7 @@ static size_t known_slack(const struct prof_sum *live) {
 
 static void read_profiler(struct stats_page *fresh) {
     struct prof_totals totals = {0};
+    fresh->cpu_hz = cpu_is_on() ? cpu_hz() : 0;
     if (!prof_was_armed()) {
         return;
     }

@@ -67,7 +67,9 @@ enum { STATS_PAGE_RANGES_AT = 2048, STATS_PAGE_MOST_RANGES = 128 };
     X(refused, "times that a refresh found another under way, a number")                           \
     X(sum_ns, "CLOCK_MONOTONIC when all threads were last looked at, nanoseconds")                 \
     X(untouched, "pages of small objects to come that were never used: no memory")                 \
-    X(untold, "addresses of the heap in ranges that found no room below")
+    X(untold, "addresses of the heap in ranges that found no room below")                          \
+    X(cpu_hz,                                                                                      \
+      "samples of a thread per second of its processor time, a number; 0: it is not recorded")
 
 struct stats_page {
     uint64_t magic;

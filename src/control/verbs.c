@@ -20,11 +20,13 @@
 #include "base/opt.h"
 #include "base/os.h"
 #include "base/os_socket.h"
+#include "base/own.h"
 #include "control/control.h"
 #include "control/ctl_set.h"
+#include "cpu/cpu.h"
 #include "prof/prof.h"
 
-enum { REQUEST_MS = 1000, DUMP_MS = 60000, MARK_BYTES = 200 };
+enum { REQUEST_MS = 1000, DUMP_MS = 60000, MARK_BYTES = 200, PAUSE_MS_MOST = 60000 };
 static const uint64_t dump_bytes = 256 << 20;
 
 struct call {
@@ -100,6 +102,7 @@ static unsigned answer_hello(struct call *call) {
     wire_add_number(call->reply, "pid", os_process_id());
     wire_add(call->reply, "control", call->request->right == VERBS_WRITE ? "write" : "read");
     wire_add_number(call->reply, "profiling", prof_is_active());
+    wire_add_number(call->reply, "cpu", cpu_is_on());
     return 0;
 }
 
@@ -138,12 +141,50 @@ static bool find_format(const char *name, enum dump_format *format) {
     return false;
 }
 
+static bool is_kind(const struct call *call, const char *kind) {
+    const char *given = find(call, "kind");
+    return given != NULL && strcmp(given, kind) == 0;
+}
+
+/* How much is in a profile of the processor's time. */
+static void tell_cpu(struct call *call) {
+    struct cpu_totals totals;
+    cpu_read_totals(&totals);
+    wire_add_number(call->reply, "samples", totals.samples);
+    wire_add_number(call->reply, "lost", totals.lost);
+    wire_add_number(call->reply, "left_out", totals.left_out);
+}
+
+static unsigned dump_cpu(struct call *call) {
+    const char *name = find(call, "format");
+    bool is_legacy = name != NULL && strcmp(name, "gperftools-cpu") == 0;
+    if (name != NULL && !is_legacy && strcmp(name, "pprof") != 0) {
+        return fail(call, WIRE_SYNTAX, "format is pprof or gperftools-cpu");
+    }
+    if (cpu_hz() == 0) {
+        return fail(call, WIRE_UNAVAILABLE, "the processor's time was not recorded yet");
+    }
+    if (!os_may_tell_user()) {
+        return fail(call, WIRE_UNAVAILABLE, "the process may not be dumped");
+    }
+    if (is_legacy && opt.hide_addresses) {
+        return fail(call, WIRE_UNAVAILABLE, "hide_addresses allows format=pprof only");
+    }
+    struct output output = begin_output(call, DUMP_MS);
+    struct dump_sink sink = {write_output, &output, opt.hide_addresses != 0};
+    int error = cpu_dump_to_sink(sink, is_legacy ? CPU_GPERFTOOLS : CPU_PPROF);
+    tell_cpu(call);
+    return end_output(call, &output, error);
+}
+
 static unsigned answer_dump(struct call *call) {
-    const char *kind = find(call, "kind");
     enum dump_format format;
-    bool is_peak = kind != NULL && strcmp(kind, "peak") == 0;
-    if (kind != NULL && !is_peak && strcmp(kind, "heap") != 0) {
-        return fail(call, WIRE_SYNTAX, "kind is heap or peak");
+    bool is_peak = is_kind(call, "peak");
+    if (is_kind(call, "cpu")) {
+        return dump_cpu(call);
+    }
+    if (find(call, "kind") != NULL && !is_peak && !is_kind(call, "heap")) {
+        return fail(call, WIRE_SYNTAX, "kind is heap, peak or cpu");
     }
     if (!find_format(find(call, "format"), &format)) {
         return fail(call, WIRE_SYNTAX, "format is pprof, jemalloc or gperftools");
@@ -171,7 +212,34 @@ static unsigned answer_maps(struct call *call) {
 
 /* ---------------------------------------------------------------- the profiler */
 
-static unsigned answer_start(struct call *call) {
+/* Does the request say heap, cpu, or neither? */
+static bool has_kind(const struct call *call) {
+    return find(call, "kind") == NULL || is_kind(call, "heap") || is_kind(call, "cpu");
+}
+
+static unsigned start_cpu(struct call *call) {
+    static char why[CPU_WHY]; /* only one thread answers */
+    const char *text = find(call, "hz");
+    uint64_t hz = CPU_HZ_DEFAULT;
+    if (text != NULL && (!fmt_parse_number(text, strlen(text), &hz) || hz == 0)) {
+        return fail(call, WIRE_SYNTAX, "hz is a number of samples per second");
+    }
+    struct cpu_options options = {.hz = (unsigned)min_size(hz, CPU_HZ_MOST),
+                                  .signal = (int)opt.cpu_signal};
+    if (cpu_is_on() && !(cpu_is_paused() && cpu_hz() == options.hz)) {
+        return fail(call, WIRE_BUSY, "the processor's time is recorded already");
+    }
+    if (cpu_is_on()) {
+        cpu_pause(false);
+    } else if (!cpu_start(&options, why)) {
+        return fail(call, WIRE_UNAVAILABLE, why);
+    }
+    stats_page_renew();
+    wire_add_number(call->reply, "hz", options.hz);
+    return 0;
+}
+
+static unsigned start_heap(struct call *call) {
     const char *rate = find(call, "rate");
     uint64_t bytes = 0;
     if (rate != NULL && (!fmt_parse_number(rate, strlen(rate), &bytes) || bytes == 0)) {
@@ -187,26 +255,66 @@ static unsigned answer_start(struct call *call) {
     if (!prof_was_armed() || prof_lg_sample() != lg) {
         prof_reset(lg);
     }
+    prof_name_threads();
     prof_set_active(true);
     triggers_restart();
     wire_add_number(call->reply, "rate", UINT64_C(1) << lg);
     return 0;
 }
 
+static unsigned answer_start(struct call *call) {
+    if (!has_kind(call)) {
+        return fail(call, WIRE_SYNTAX, "kind is heap or cpu");
+    }
+    return is_kind(call, "cpu") ? start_cpu(call) : start_heap(call);
+}
+
+/* What a recorded run has of the time stays in its file, so it is only paused. */
+static bool stop_cpu(void) {
+    if (!recorder_has_cpu()) {
+        return cpu_end();
+    }
+    bool was_on = cpu_is_on() && !cpu_is_paused();
+    cpu_pause(true);
+    return was_on;
+}
+
+/* Without a kind it is about both. */
 static unsigned answer_stop(struct call *call) {
-    (void)call;
-    prof_set_active(false);
-    triggers_restart();
+    if (!has_kind(call)) {
+        return fail(call, WIRE_SYNTAX, "kind is heap or cpu");
+    }
+    if (!is_kind(call, "heap")) {
+        if (!stop_cpu() && is_kind(call, "cpu")) {
+            return fail(call, WIRE_UNAVAILABLE, "the processor's time is not recorded");
+        }
+        tell_cpu(call);
+    }
+    if (!is_kind(call, "cpu")) {
+        prof_set_active(false);
+        triggers_restart();
+    }
+    stats_page_renew();
     return 0;
 }
 
 static unsigned answer_reset(struct call *call) {
-    if (!prof_was_armed()) {
+    bool has_heap = !is_kind(call, "cpu") && prof_was_armed();
+    bool has_cpu = !is_kind(call, "heap") && cpu_hz() != 0;
+    if (!has_kind(call)) {
+        return fail(call, WIRE_SYNTAX, "kind is heap or cpu");
+    }
+    if (!has_heap && !has_cpu) {
         return fail(call, WIRE_UNAVAILABLE, "the profiler was not started yet");
     }
-    prof_reset(prof_lg_sample());
+    if (has_cpu) {
+        cpu_reset();
+    }
+    if (has_heap) {
+        prof_reset(prof_lg_sample());
+        triggers_restart();
+    }
     (void)recorder_note("reset: what was recorded before is forgotten");
-    triggers_restart();
     return 0;
 }
 
@@ -264,8 +372,51 @@ static unsigned answer_mark(struct call *call) {
     return 0;
 }
 
+_Static_assert(WIRE_LEAK_CHECK_S >= 2 * LEAK_SEARCH_MOST_S + PAUSE_MS_MOST / 1000,
+               "who asks waits as long as it may take");
+
+/* Rules are applied by whoever asks, who has better names.  A check is made outside, as by a call of the
+ * program. */
+static bool find_leaks(struct leaks *leaks, uint64_t pause_ms, bool is_quick) {
+    struct leak_wish wish = {
+        .step = opt.leak_step, .max_pause_ns = pause_ms * 1000000, .is_quick = is_quick};
+    own_end(); /* else another check would wait for this thread, and this one for that */
+    thread_mark_inside(false);
+    bool is_done = leaks_find_by(leaks, &wish, false);
+    thread_mark_inside(true);
+    own_begin();
+    return is_done;
+}
+
+static unsigned write_leaks(struct call *call, const struct leaks *leaks) {
+    struct output output = begin_output(call, DUMP_MS);
+    struct dump_sink sink = {write_output, &output, opt.hide_addresses != 0};
+    own_end();
+    thread_mark_inside(false);
+    int error = leaks_write(leaks, sink);
+    thread_mark_inside(true);
+    own_begin();
+    wire_add_number(call->reply, "pause_ns", leaks->result->pause_ns);
+    return end_output(call, &output, error);
+}
+
 static unsigned answer_leak_check(struct call *call) {
-    return fail(call, WIRE_UNAVAILABLE, "this version has no leak check");
+    static struct leaks leaks; /* only one thread answers */
+    const char *pause = find(call, "max_pause_ms"), *quick = find(call, "quick");
+    uint64_t pause_ms = 1000;
+    if (pause != NULL && (!fmt_parse_number(pause, strlen(pause), &pause_ms) || pause_ms == 0 ||
+                          pause_ms > PAUSE_MS_MOST)) {
+        return fail(call, WIRE_SYNTAX, "max_pause_ms is a number from 1 to 60000");
+    }
+    if (!os_may_tell_user()) {
+        return fail(call, WIRE_UNAVAILABLE, "the process may not be dumped");
+    }
+    if (!find_leaks(&leaks, pause_ms, quick != NULL && strcmp(quick, "1") == 0)) {
+        return fail(call, WIRE_UNAVAILABLE, leaks.why);
+    }
+    unsigned code = write_leaks(call, &leaks);
+    leaks_release(&leaks);
+    return code;
 }
 
 /* ---------------------------------------------------------------- the list */
@@ -288,7 +439,7 @@ static const struct {
     {"purge", VERBS_WRITE, NO_OUTPUT, answer_purge},
     {"reset", VERBS_WRITE, NO_OUTPUT, answer_reset},
     {"mark", VERBS_WRITE, NO_OUTPUT, answer_mark},
-    {"leak-check", VERBS_WRITE, NO_OUTPUT, answer_leak_check},
+    {"leak-check", VERBS_WRITE, NEEDS_OUTPUT, answer_leak_check},
 };
 
 static unsigned run(struct call *call, size_t number) {
@@ -305,9 +456,11 @@ static unsigned run(struct call *call, size_t number) {
     if (request->output >= 0 && os_check_output(request->output) != 0) {
         return fail(call, WIRE_DENIED, "output goes to a file or a pipe that is open for writing");
     }
+    own_begin();
     thread_mark_inside(true);
     unsigned code = verbs[number].answer(call);
     thread_mark_inside(false);
+    own_end();
     return code;
 }
 

@@ -10,7 +10,9 @@
  * request.
  *
  *      read   hello   stats   dump kind=heap|peak format=pprof|jemalloc|gperftools   maps
- *      write  start rate=   stop   set key= value=   purge   reset   mark text=   leak-check
+ *                             dump kind=cpu format=pprof|gperftools-cpu
+ *      write  start kind=heap rate=   start kind=cpu hz=   stop kind=   reset kind=   (heap or cpu; both)
+ *             set key= value=   purge   mark text=   leak-check max_pause_ms= quick=
  *
  * Both sides read strictly: what this page does not allow is no message.  A verb and a key are of a-z, 0-9,
  * _, . and -, and begin with a letter; no key comes twice; %00 is nowhere; a number has no leading zero.
@@ -27,7 +29,8 @@ enum {
     WIRE_MOST_BYTES = 4096,
     WIRE_MOST_FIELDS = 16,
     WIRE_CLIENTS = 4,
-    WIRE_REQUESTS_PER_SECOND = 8
+    WIRE_REQUESTS_PER_SECOND = 8,
+    WIRE_LEAK_CHECK_S = 680 /* that a leak-check may take, with its second look (leak.h) */
 };
 
 enum wire_code {
