@@ -373,7 +373,8 @@ static bool take_value(struct reading *reading, struct match match, const char *
         return true;
     }
     if (value == NULL && option->value_is_optional) {
-        return true;
+        bool has_usual = option->kind != ARG_TEXT && option->choices != NULL;
+        return !has_usual || store_value(reading, option, option->choices);
     }
     if (value == NULL && reading->at < reading->count) {
         value = reading->words[reading->at++];
@@ -542,11 +543,13 @@ bool args_parse_variable(const struct command *command, const char *name, const 
     struct reading reading = {
         .command = command, .words = words, .is_tolerant = true, .source = source};
     reading.count = split(copy, words);
-    bool is_good = read_words(&reading);
-    if (is_good && reading.kept > 0) {
+    if (!read_words(&reading)) {
+        return false;
+    }
+    if (reading.kept > 0) {
         complain(EXIT_USAGE, "%sonly options belong there, '%s' is none", source,
                  safe_text(words[0]));
-        is_good = false;
+        return false;
     }
-    return is_good;
+    return true;
 }

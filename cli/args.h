@@ -39,9 +39,11 @@ struct arg_option {
     const char *name; /* long, without dashes */
     char letter;      /* 0: none */
     enum arg_kind kind;
-    const char *value;      /* how help calls the value: "SIZE"; NULL for switches */
-    const char *choices;    /* "text|json|prometheus" for ARG_CHOICE; ARG_TEXT may have them, too */
-    bool value_is_optional; /* --cpu and --cpu=HZ; the text or number stays as it was without */
+    const char *value; /* how help calls the value: "SIZE"; NULL for switches */
+    /* "text|json|prometheus" for ARG_CHOICE; ARG_TEXT may have them, too.  For other kinds, the value that is
+     * meant where an optional one is not given. */
+    const char *choices;
+    bool value_is_optional; /* --cpu and --cpu=HZ */
     void *target;
     const char *help; /* one sentence without a full stop */
 };

@@ -21,7 +21,8 @@ static const char man_date[] = "November 16, 2026";
 static void print_long(const struct arg_option *option, char *text, size_t bytes) {
     bool is_switch = option->kind == ARG_SWITCH;
     bool is_no = strncmp(option->name, "no-", 3) == 0;
-    const char *value = option->choices != NULL ? option->choices : option->value;
+    bool is_word = option->kind == ARG_CHOICE || option->kind == ARG_TEXT;
+    const char *value = is_word && option->choices != NULL ? option->choices : option->value;
     if (is_switch) {
         snprintf(text, bytes, "--[no-]%s", is_no ? option->name + 3 : option->name);
     } else if (value == NULL) {

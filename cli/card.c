@@ -5,6 +5,7 @@
  *      figures     three pairs: of the peak, of the end, of all that was allocated
  *      chart       bytes the program held over time, two rows of eighths of a character
  *      sites       who held the peak: beside the chart where there is room, else below it
+ *      time        who used the processor, by functions, where that was recorded
  *
  * Sums come from the snapshots, so they are estimates unless every allocation was recorded; behind the
  * peak stands the 95 % interval.  An object of s bytes is recorded with probability p = 1 - e^(-s/R), so
@@ -19,6 +20,7 @@
 
 #include "cli.h"
 #include "glyph.h"
+#include "leak_sites.h"
 #include "select.h"
 
 enum {
@@ -32,16 +34,17 @@ enum {
     LINE_BYTES = 4 * NAME_BYTES,
 };
 
-/* Who held something: a line of a function. */
+/* Who held something, a line of a function, or who used the processor, a function. */
 struct site {
     const char *function, *file;
     uint32_t line;
     const char *module; /* where there is no name: that of the file, and where in it */
     uint64_t address;
-    int64_t bytes;
+    int64_t value; /* bytes or nanoseconds */
 };
 
 struct sites {
+    bool is_time;
     struct site *rows;
     size_t count;
     int64_t total;
@@ -119,9 +122,27 @@ static void describe_peak(const struct card *card, const struct profile *profile
     }
 }
 
-/* What was not freed is an upper bound of what leaked: nobody looked whether it can still be reached. */
+/* What a search found.  Sums are exact, wherever the objects come from. */
+static void describe_search(const struct read_leaks *leaks, char *text, size_t bytes) {
+    const struct read_leak_sum *definite = &leaks->sums[READ_LEAK_DEFINITE];
+    const struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];
+    int64_t objects = definite->objects + indirect->objects;
+    if (objects == 0) {
+        snprintf(text, bytes, "nothing (searched)");
+    } else {
+        snprintf(text, bytes, "%s in %s block%s (searched, exact)",
+                 size_text(definite->requested + indirect->requested), grouped_text(objects),
+                 objects == 1 ? "" : "s");
+    }
+}
+
+/* Where nobody searched, what was not freed is an upper bound of what leaked. */
 static void describe_leak(const struct card *card, const struct profile *profile, char *text,
                           size_t bytes) {
+    if (card->run->leaks != NULL) {
+        describe_search(card->run->leaks, text, bytes);
+        return;
+    }
     int64_t objects = total_of(profile, "inuse_objects");
     if (objects == 0) {
         snprintf(text, bytes, "nothing that was sampled");
@@ -313,9 +334,9 @@ static int compare_places(const void *a, const void *b) {
     return order != 0 ? order : (left->address > right->address) - (left->address < right->address);
 }
 
-static int compare_bytes(const void *a, const void *b) {
+static int compare_values(const void *a, const void *b) {
     const struct site *left = a, *right = b;
-    return left->bytes != right->bytes ? (left->bytes < right->bytes) - (left->bytes > right->bytes)
+    return left->value != right->value ? (left->value < right->value) - (left->value > right->value)
                                        : compare_places(a, b);
 }
 
@@ -350,24 +371,27 @@ static void merge_sites(struct sites *sites) {
     qsort(sites->rows, sites->count, sizeof *sites->rows, compare_places);
     for (size_t i = 0; i < sites->count; i++) {
         if (kept > 0 && compare_places(&sites->rows[kept - 1], &sites->rows[i]) == 0) {
-            sites->rows[kept - 1].bytes += sites->rows[i].bytes;
+            sites->rows[kept - 1].value += sites->rows[i].value;
         } else {
             sites->rows[kept++] = sites->rows[i];
         }
     }
     sites->count = kept;
-    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_bytes);
+    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_values);
 }
 
-static void collect_sites(const struct profile *profile, struct sites *sites) {
-    uint32_t space = profile_find_type(profile, "peak_space");
+static void collect_sites(const struct profile *profile, const char *metric, struct sites *sites) {
+    uint32_t type = profile_find_type(profile, metric);
     sites->rows = must_alloc((profile->sample_count + (size_t)1) * sizeof *sites->rows);
-    for (uint32_t i = 0; space != PROFILE_NONE && i < profile->sample_count; i++) {
+    for (uint32_t i = 0; type != PROFILE_NONE && i < profile->sample_count; i++) {
         struct site site = site_of(profile, i);
-        site.bytes = profile_value(profile, i, space);
-        if (site.bytes > 0) {
+        if (sites->is_time) {
+            site.line = 0;
+        }
+        site.value = profile_value(profile, i, type);
+        if (site.value > 0) {
             sites->rows[sites->count++] = site;
-            sites->total += site.bytes;
+            sites->total += site.value;
         }
     }
     merge_sites(sites);
@@ -443,9 +467,9 @@ static void describe_site(const struct sites *sites, size_t index, struct site_c
     cut(place.line, columns.line);
     unsigned name = columns_of(place.name);
     bool has_line = place.line[0] != '\0';
-    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->bytes / (double)sites->total,
-            size_text(site->bytes), place.name, has_line ? (int)(columns.name - name + 2) : 0, "",
-            place.line);
+    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)sites->total,
+            sites->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
+            place.name, has_line ? (int)(columns.name - name + 2) : 0, "", place.line);
 }
 
 /* The list of sites as lines: a title, the largest, and how many more there are. */
@@ -467,8 +491,9 @@ static void describe_line(const struct list *list, size_t line, char *text) {
     } else if (line <= list->shown) {
         describe_site(list->sites, line - 1, list->columns, text);
     } else {
-        sprintf(text, "%s %s more sites", glyph(GLYPH_MORE),
-                grouped_text((int64_t)(list->sites->count - list->shown)));
+        sprintf(text, "%s %s more %s", glyph(GLYPH_MORE),
+                grouped_text((int64_t)(list->sites->count - list->shown)),
+                list->sites->is_time ? "functions" : "sites");
     }
 }
 
@@ -522,6 +547,46 @@ static void print_body(const struct drawing *drawing, const struct card *card,
     }
 }
 
+/* ---------------------------------------------------------------- time */
+
+/* "where 12.3 s of processor time went (1,230 samples, none lost)" */
+static void print_time_title(const struct drawing *drawing, const struct card *card,
+                             const struct profile *profile, const struct sites *sites) {
+    char lost[64] = "none";
+    if (card->run->cpu_lost > 0) {
+        snprintf(lost, sizeof lost, "%s", grouped_text((int64_t)card->run->cpu_lost));
+    }
+    fprintf(drawing->out, "  where %s of processor time went (%s samples, %s lost)\n",
+            duration_text((uint64_t)sites->total), grouped_text(total_of(profile, "samples")),
+            lost);
+    if (card->run->cpu_left_out > 0) {
+        fprintf(drawing->out, "  %s threads are missing: they block the signal, or have no timer\n",
+                grouped_text((int64_t)card->run->cpu_left_out));
+    }
+}
+
+/* The functions that used the processor themselves, the heaviest first; nothing where it was not recorded. */
+static void print_time(const struct drawing *drawing, const struct card *card) {
+    enum { INDENT = 2 };
+    const struct read_run *run = card->run;
+    const struct profile *profile =
+        run->cpu_count > 0 ? run->cpu[run->cpu_count - 1].profile : NULL;
+    struct sites sites = {.is_time = true};
+    if (profile == NULL) {
+        return;
+    }
+    collect_sites(profile, "cpu", &sites);
+    struct list list = make_list(&sites, card->sites_most, drawing->style.width - INDENT);
+    print_time_title(drawing, card, profile, &sites);
+    for (size_t line = 1; line < list.lines; line++) {
+        char text[LINE_BYTES];
+        describe_line(&list, line, text);
+        fprintf(drawing->out, "  %s\n", text);
+    }
+    fputc('\n', drawing->out);
+    free(sites.rows);
+}
+
 /* ---------------------------------------------------------------- head and foot */
 
 static void print_head(const struct drawing *drawing, const struct card *card) {
@@ -559,8 +624,33 @@ static void put_word(FILE *out, const char *word) {
     fputc('\'', out);
 }
 
+/* "biggest leak  64.0 MiB in 1,024 blocks: account_load (account.c:140) <- login" */
+static void print_biggest_leak(const struct drawing *drawing, const struct read_leaks *leaks) {
+    struct leak_sites sites = {0};
+    struct select select = {.metric = "leak_space"};
+    struct profile *visible = select_apply(leaks->profile, &select);
+    if (visible == NULL) {
+        return;
+    }
+    leak_sites_collect(&sites, visible, glyph(GLYPH_CALLER));
+    if (sites.count > 0 && sites.rows[0].kind == READ_LEAK_DEFINITE) {
+        const struct leak_site *first = &sites.rows[0];
+        fprintf(drawing->out, "  %-9s%s%s in %s block%s: %s\n", "leak",
+                leaks->rate > 1 ? "about " : "", size_text(first->bytes),
+                grouped_text(first->objects), first->objects == 1 ? "" : "s",
+                first->place[0] != '\0' ? first->path : "without a recorded stack");
+    }
+    leak_sites_free(&sites);
+    profile_free(visible);
+}
+
 static void print_foot(const struct drawing *drawing, const struct card *card,
                        const struct sites *sites) {
+    const struct read_leaks *leaks = card->run->leaks;
+    bool has_leaks = leaks != NULL && leaks->sums[READ_LEAK_DEFINITE].objects > 0;
+    if (has_leaks) {
+        print_biggest_leak(drawing, leaks);
+    }
     const char *name = sites->count > 0 ? sites->rows[0].function : "";
     fprintf(drawing->out, "  %-9s%s (%s)\n", "profile", safe_text(card->path),
             size_text((int64_t)card->file_bytes));
@@ -571,10 +661,20 @@ static void print_foot(const struct drawing *drawing, const struct card *card,
     fprintf(drawing->out, "  %-9stally report --tree ", "next");
     put_word(drawing->out, card->path);
     fputc('\n', drawing->out);
+    if (card->run->cpu_count > 0) {
+        fprintf(drawing->out, "  %-9stally report --tree --metric=cpu ", "");
+        put_word(drawing->out, card->path);
+        fputc('\n', drawing->out);
+    }
     /* Only a plain name is shown as an expression to look for. */
     if (name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                              "0123456789_")] == '\0') {
         fprintf(drawing->out, "  %-9stally report --list=%s ", "", name);
+        put_word(drawing->out, card->path);
+        fputc('\n', drawing->out);
+    }
+    if (has_leaks) {
+        fprintf(drawing->out, "  %-9stally leak-check ", "");
         put_word(drawing->out, card->path);
         fputc('\n', drawing->out);
     }
@@ -599,11 +699,12 @@ void card_print(FILE *out, const struct card *card, struct card_style style) {
         visible = select_apply(profile, &select);
     }
     if (visible != NULL) {
-        collect_sites(visible, &sites);
+        collect_sites(visible, select.metric, &sites);
     }
     print_head(&drawing, card);
     print_all_figures(&drawing, card, profile);
     print_body(&drawing, card, &sites);
+    print_time(&drawing, card);
     print_foot(&drawing, card, &sites);
     free(sites.rows);
     if (visible != NULL) {

@@ -15,8 +15,9 @@ struct card_style {
 };
 
 struct card {
-    const struct read_run *run; /* with at least one moment; its last one has names */
-    const char *path;           /* of the file */
+    const struct read_run
+        *run;         /* with at least one moment; the last ones, of time too, have names */
+    const char *path; /* of the file */
     uint64_t file_bytes;
     const char *end; /* "" or how the program ended, such as "killed by SIGTERM" */
     uint64_t wall_ns;

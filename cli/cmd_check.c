@@ -6,7 +6,7 @@
  * not have the number, is an error and never a pass.
  *
  *      peak      the highest point of a recorded run; of other files, what they have in use
- *      leaks     what was never freed: in use at the end
+ *      leaks     what a search found (tally run --leaks), or what was never freed: in use at the end
  *      allocs    how many allocations there were
  *      growth    of the peak, over that of --baseline
  *      rss       the highest of the recorded series
@@ -243,14 +243,23 @@ static bool check_peak(struct check *check) {
     return true;
 }
 
+/* What a search found where there was one: the sum is exact, and what may be a leak is none. */
+static double sum_of_leaks(const struct read_leaks *leaks, bool in_blocks) {
+    const struct read_leak_sum *definite = &leaks->sums[READ_LEAK_DEFINITE];
+    const struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];
+    return in_blocks ? (double)(definite->objects + indirect->objects)
+                     : (double)(definite->requested + indirect->requested);
+}
+
 static bool check_leaks(struct check *check) {
+    const struct read_leaks *leaks = check->run.run->leaks;
     double limit;
     bool in_blocks = is_bare_number(g.leaks) && strtod(g.leaks, NULL) > 0;
     if (in_blocks ? !wants_count("max-leaks", g.leaks, &limit)
                   : !wants_size("max-leaks", g.leaks, &limit)) {
         return false;
     }
-    struct profile *profile = check->run.profile;
+    struct profile *profile = leaks != NULL ? leaks->profile : check->run.profile;
     const char *const names[] = {in_blocks ? "leak_objects" : "leak_space",
                                  in_blocks ? "inuse_objects" : "inuse_space"};
     uint32_t type = profile_find_type(profile, names[0]);
@@ -260,8 +269,10 @@ static bool check_leaks(struct check *check) {
     if (type == PROFILE_NONE) {
         return cannot(check, "max-leaks", names[1]);
     }
-    struct verdict *verdict = add_verdict(check, "leaks", (double)view_total(profile, type), limit,
-                                          in_blocks ? "blocks" : "bytes");
+    double value =
+        leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)view_total(profile, type);
+    struct verdict *verdict =
+        add_verdict(check, "leaks", value, limit, in_blocks ? "blocks" : "bytes");
     put_text(verdict);
     if (!verdict->is_ok) {
         verdict->site = find_site(profile, type);

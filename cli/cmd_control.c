@@ -23,22 +23,30 @@
 #include "glyph.h"
 #include "live_dump.h"
 #include "request.h"
+#include "run_plan.h"
 #include "target.h"
 
 static const uint64_t answer_ns = UINT64_C(5000000000);
 
 static struct {
     const char *rate;
-    uint64_t for_ns;
+    uint64_t for_ns, cpu_hz;
     const char *path, *format;
-    unsigned kind;
-    bool discard, no_names;
-} options;
+    unsigned kind;      /* enum live_kind */
+    unsigned stop_kind; /* enum stop_kind */
+    bool wants_heap, discard, no_names;
+} options = {.cpu_hz = RUN_NO_CPU};
 
-/* A request without more; the answer stays in `reply`. */
-static enum exit_code ask(const struct target *target, const char *verb, struct reply *reply) {
+enum stop_kind { STOP_ALL, STOP_HEAP, STOP_CPU };
+
+/* A request about everything, or about one profiler; the answer stays in `reply`. */
+static enum exit_code ask(const struct target *target, const char *verb, const char *kind,
+                          struct reply *reply) {
     struct wire_writer request;
     wire_begin(&request, verb);
+    if (kind != NULL) {
+        wire_add(&request, "kind", kind);
+    }
     return request_send(target, &request, -1, answer_ns, reply);
 }
 
@@ -61,11 +69,12 @@ static const struct export_format *choose_format(void) {
     return format;
 }
 
-/* "server.4711.pb.gz". */
-static const char *default_path(const struct target *target, const struct export_format *format) {
+/* "server.4711.pb.gz", "server.4711.cpu.pb.gz". */
+static const char *default_path(const struct target *target, const struct export_format *format,
+                                enum live_kind kind) {
     static char path[TARGET_NAME_BYTES + 64];
-    snprintf(path, sizeof path, "%s.%ld%.*s", target->name, target->pid,
-             (int)strcspn(format->endings, " "), format->endings);
+    snprintf(path, sizeof path, "%s.%ld%s%.*s", target->name, target->pid,
+             kind == LIVE_CPU ? ".cpu" : "", (int)strcspn(format->endings, " "), format->endings);
     for (char *c = path; *c != '\0'; c++) {
         if (!isalnum((unsigned char)*c) && strchr("._-", *c) == NULL) {
             *c = '_';
@@ -96,15 +105,14 @@ static bool copy_into(FILE *file, int fd) {
 }
 
 /* As the process writes it. */
-static enum exit_code dump_raw(const struct target *target, const struct export_format *format,
-                               struct output *output) {
+static enum exit_code dump_raw(const struct target *target, enum live_kind kind,
+                               const struct export_format *format, struct output *output) {
     struct reply reply;
     int fd = file_for(output->file);
     if (fd < 0) {
         return complain(EXIT_OWN_FAILURE, "no place for the output: %s", strerror(errno));
     }
-    enum exit_code code =
-        live_dump_raw(target, (enum live_kind)options.kind, format->name, fd, &reply);
+    enum exit_code code = live_dump_raw(target, kind, format->name, fd, &reply);
     if (code == EXIT_DONE && fd != fileno(output->file) && !copy_into(output->file, fd)) {
         code = complain(EXIT_OWN_FAILURE, "cannot write the output: %s", strerror(errno));
     }
@@ -115,10 +123,11 @@ static enum exit_code dump_raw(const struct target *target, const struct export_
 }
 
 /* With names, in any format. */
-static enum exit_code dump_named(const struct target *target, const struct export_format *format,
-                                 struct output *output, struct symbolize_result *names) {
+static enum exit_code dump_named(const struct target *target, enum live_kind kind,
+                                 const struct export_format *format, struct output *output,
+                                 struct symbolize_result *names) {
     struct profile *profile = NULL;
-    enum exit_code code = live_dump_take(target, (enum live_kind)options.kind, &profile, names);
+    enum exit_code code = live_dump_take(target, kind, &profile, names);
     if (code == EXIT_DONE && !format->write(profile, output)) {
         code = EXIT_OWN_FAILURE;
     }
@@ -142,22 +151,30 @@ static void tell_saved(const struct output *output, const struct symbolize_resul
     }
 }
 
-static enum exit_code save_dump(const struct target *target) {
+/* Does the process write this format itself? */
+static bool is_of_process(const struct export_format *format, enum live_kind kind) {
+    if (strcmp(format->name, "pprof") == 0) {
+        return options.no_names;
+    }
+    return kind == LIVE_CPU
+               ? strcmp(format->name, "gperftools-cpu") == 0
+               : strcmp(format->name, "jemalloc") == 0 || strcmp(format->name, "gperftools") == 0;
+}
+
+static enum exit_code save_dump(const struct target *target, enum live_kind kind) {
     struct output output;
     struct symbolize_result names = {.addresses = 0};
     const struct export_format *format = choose_format();
     if (format == NULL) {
         return EXIT_USAGE;
     }
-    bool is_pprof = strcmp(format->name, "pprof") == 0;
-    bool is_raw = strcmp(format->name, "jemalloc") == 0 ||
-                  strcmp(format->name, "gperftools") == 0 || (is_pprof && options.no_names);
-    const char *path = options.path != NULL ? options.path : default_path(target, format);
+    const char *path = options.path != NULL ? options.path : default_path(target, format, kind);
     if (!output_open(&output, path, false)) {
         return EXIT_OWN_FAILURE;
     }
-    enum exit_code code =
-        is_raw ? dump_raw(target, format, &output) : dump_named(target, format, &output, &names);
+    enum exit_code code = is_of_process(format, kind)
+                              ? dump_raw(target, kind, format, &output)
+                              : dump_named(target, kind, format, &output, &names);
     if (code != EXIT_DONE) {
         output_discard(&output);
         return code;
@@ -211,7 +228,45 @@ static void wait_for(const struct target *target, uint64_t ns) {
     sigaction(SIGINT, &old, NULL);
 }
 
-static enum exit_code start_profile(const struct target *target) {
+static bool wants_cpu(void) {
+    return options.cpu_hz != RUN_NO_CPU;
+}
+
+/* Memory is what is meant, unless only the other was named. */
+static bool wants_heap(void) {
+    return options.wants_heap || options.rate != NULL || !wants_cpu();
+}
+
+static enum exit_code start_cpu(const struct target *target) {
+    struct wire_writer request;
+    struct reply reply;
+    wire_begin(&request, "start");
+    wire_add(&request, "kind", "cpu");
+    wire_add_number(&request, "hz", options.cpu_hz);
+    enum exit_code code = request_send(target, &request, -1, answer_ns, &reply);
+    if (code == EXIT_DONE) {
+        note("armed%s%llu samples of each thread per second of processor time", glyph(GLYPH_DOT),
+             (unsigned long long)request_number(&reply, "hz"));
+    }
+    return code;
+}
+
+static enum exit_code stop_cpu(const struct target *target) {
+    struct reply reply;
+    enum exit_code code = ask(target, "stop", "cpu", &reply);
+    if (code == EXIT_DONE) {
+        note("stopped%s%s samples of processor time, %s lost", glyph(GLYPH_DOT),
+             grouped_text((int64_t)request_number(&reply, "samples")),
+             grouped_text((int64_t)request_number(&reply, "lost")));
+        if (request_number(&reply, "left_out") > 0) {
+            note("%s threads are missing: they block the signal, or have no timer",
+                 grouped_text((int64_t)request_number(&reply, "left_out")));
+        }
+    }
+    return code;
+}
+
+static enum exit_code start_heap(const struct target *target) {
     uint64_t rate = 0;
     struct wire_writer request;
     struct reply reply;
@@ -236,23 +291,48 @@ static enum exit_code start_profile(const struct target *target) {
     return code;
 }
 
+/* Memory is saved while it is still recorded; of time, the last samples are counted when it is stopped. */
+static enum exit_code end_profiles(const struct target *target) {
+    enum exit_code code = EXIT_DONE;
+    struct reply reply;
+    if (wants_heap()) {
+        code = save_dump(target, (enum live_kind)options.kind);
+        enum exit_code stopped = ask(target, "stop", "heap", &reply);
+        code = code != EXIT_DONE ? code : stopped;
+    }
+    if (wants_cpu()) {
+        enum exit_code stopped = stop_cpu(target);
+        stopped = stopped != EXIT_DONE ? stopped : save_dump(target, LIVE_CPU);
+        code = code != EXIT_DONE ? code : stopped;
+    }
+    return code;
+}
+
 static int run_start(const struct target *target) {
-    enum exit_code code = start_profile(target);
+    if (wants_cpu() && !run_is_cpu_hz(options.cpu_hz)) {
+        return EXIT_USAGE;
+    }
+    if (wants_cpu() && wants_heap() && options.path != NULL) {
+        return complain(EXIT_USAGE, "-o names one file, and these are two profiles: leave it out");
+    }
+    enum exit_code code = wants_heap() ? start_heap(target) : EXIT_DONE;
+    if (code == EXIT_DONE && wants_cpu()) {
+        code = start_cpu(target);
+    }
     if (code != EXIT_DONE || options.for_ns == 0) {
         return code;
     }
-    struct reply reply;
     wait_for(target, options.for_ns);
-    code = save_dump(target);
-    enum exit_code stopped = ask(target, "stop", &reply);
-    return code != EXIT_DONE ? code : stopped;
+    return end_profiles(target);
 }
 
 static int run_stop(const struct target *target) {
+    static const char *const kinds[] = {
+        [STOP_ALL] = NULL, [STOP_HEAP] = "heap", [STOP_CPU] = "cpu"};
     struct reply reply;
-    enum exit_code code = ask(target, "stop", &reply);
+    enum exit_code code = ask(target, "stop", kinds[options.stop_kind], &reply);
     if (code == EXIT_DONE && options.discard) {
-        code = ask(target, "reset", &reply);
+        code = ask(target, "reset", kinds[options.stop_kind], &reply);
     }
     if (code == EXIT_DONE) {
         note(options.discard ? "stopped, and what was recorded is gone"
@@ -263,7 +343,7 @@ static int run_stop(const struct target *target) {
 
 static int run_purge(const struct target *target) {
     struct reply reply;
-    enum exit_code code = ask(target, "purge", &reply);
+    enum exit_code code = ask(target, "purge", NULL, &reply);
     if (code == EXIT_DONE) {
         note("given back to the kernel: %s", size_text((int64_t)request_number(&reply, "bytes")));
     }
@@ -283,7 +363,7 @@ static int with_target(const char *word, int (*run)(const struct target *target)
 }
 
 static int run_dump(const struct target *target) {
-    return save_dump(target);
+    return save_dump(target, (enum live_kind)options.kind);
 }
 
 static int run_start_command(int count, char **words) {
@@ -377,6 +457,18 @@ static int run_set_command(int count, char **words) {
 /* Tables. */
 
 static const struct arg_option start_options[] = {
+    {.name = "cpu",
+     .kind = ARG_NUMBER,
+     .value = "HZ",
+     .value_is_optional = true,
+     .choices = RUN_CPU_HZ,
+     .target = &options.cpu_hz,
+     .help = "Record where the processor's time goes, instead of memory: so many samples of each "
+             "thread per second that it computes, 100 unless given"},
+    {.name = "heap",
+     .kind = ARG_SWITCH,
+     .target = &options.wants_heap,
+     .help = "Record memory; so it is without --cpu, and with --rate"},
     {.name = "rate",
      .kind = ARG_TEXT,
      .value = "RATE",
@@ -393,6 +485,12 @@ static const struct arg_option start_options[] = {
 };
 
 static const struct arg_option stop_options[] = {
+    {.name = "kind",
+     .kind = ARG_CHOICE,
+     .value = "KIND",
+     .choices = "all|heap|cpu",
+     .target = &options.stop_kind,
+     .help = "Which profiler"},
     {.name = "discard",
      .kind = ARG_SWITCH,
      .target = &options.discard,
@@ -421,21 +519,22 @@ static const struct arg_option output_options[] = {
     {.name = "kind",
      .kind = ARG_CHOICE,
      .value = "KIND",
-     .choices = "heap|peak",
+     .choices = "heap|peak|cpu",
      .target = &options.kind,
-     .help = "What is live now, or what was at the highest point"},
+     .help = "What is live now, what was at the highest point, or where the processor's time went"},
     {.name = NULL},
 };
 
 const struct command command_start = {
     .name = "start",
-    .summary = "Switch the heap profiler on in a running process",
+    .summary = "Switch a profiler on in a running process",
     .usage = "[OPTION...] TARGET",
     .text = "Allocations from now on are sampled; what is older has no stack. The process must "
             "have been "
             "started by tally run or with TALLY_CONF=control:write.\n\n"
             "    tally start server\n"
-            "    tally start --rate=dev --for=60s -o burst.pb.gz server\n",
+            "    tally start --rate=dev --for=60s -o burst.pb.gz server\n"
+            "    tally start --cpu --for=10s -o time.pb.gz server\n",
     .options = (const struct arg_option *const[]){start_options, output_options,
                                                   args_symbolize_options, NULL},
     .words_least = 1,
@@ -445,8 +544,8 @@ const struct command command_start = {
 
 const struct command command_stop = {
     .name = "stop",
-    .summary = "Switch the heap profiler off in a running process",
-    .usage = "[--discard] TARGET",
+    .summary = "Switch the profilers off in a running process",
+    .usage = "[OPTION...] TARGET",
     .text = "Nothing more is sampled. What was recorded stays and can be dumped.\n",
     .options = (const struct arg_option *const[]){stop_options, NULL},
     .words_least = 1,
@@ -456,12 +555,13 @@ const struct command command_stop = {
 
 const struct command command_dump = {
     .name = "dump",
-    .summary = "Save the heap profile of a running process",
+    .summary = "Save a profile of a running process",
     .usage = "[OPTION...] TARGET",
     .text = "The process goes on meanwhile. The file never replaces another one.\n\n"
             "    tally dump -o heap.pb.gz server\n"
             "    tally report --top heap.pb.gz\n"
-            "    tally dump -o flame.svg server\n",
+            "    tally dump -o flame.svg server\n"
+            "    tally dump --kind=cpu -o time.prof server\n",
     .options = (const struct arg_option *const[]){output_options, args_symbolize_options, NULL},
     .words_least = 1,
     .words_most = 1,

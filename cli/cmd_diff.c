@@ -270,6 +270,9 @@ static int run_diff(int count, char **words) {
     if (run == NULL) {
         return EXIT_USAGE;
     }
+    if (run == view_threads) {
+        return (int)complain(EXIT_USAGE, "--threads shows one profile; --tagroot=thread compares");
+    }
     int status = EXIT_BAD_INPUT;
     struct profile *all[2] = {0}, *chosen[2] = {0};
     for (int i = 0; i < 2; i++) {

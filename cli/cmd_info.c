@@ -110,6 +110,17 @@ static void print_end(const struct read_run *run) {
     }
 }
 
+/* The processor's time, where it was recorded. */
+static void print_time(const struct read_run *run) {
+    const struct profile *last = run->cpu_count > 0 ? run->cpu[run->cpu_count - 1].profile : NULL;
+    uint32_t type = last != NULL ? profile_find_type(last, "cpu") : (uint32_t)PROFILE_NONE;
+    if (type != PROFILE_NONE) {
+        printf("  %-10s %s of processor time, 1 sample per %s, %s lost; --metric=cpu shows it\n",
+               "time", value_text(&last->types[type], profile_total(last, type)),
+               value_text(&last->period_type, last->period), grouped_text((int64_t)run->cpu_lost));
+    }
+}
+
 static void print_container(const struct read_run *run) {
     print_end(run);
     if (run->dropped > 0) {
@@ -133,6 +144,7 @@ static void print_container(const struct read_run *run) {
                duration_text(run->moments[run->moment_count - 1].t_ns));
     }
     printf("\n  %-10s %u points\n", "series", run->point_count);
+    print_time(run);
     for (uint32_t i = 0; i < run->note_count; i++) {
         printf("  %-10s at %s: %s\n", i == 0 ? "notes" : "", duration_text(run->notes[i].t_ns),
                safe_text(run->notes[i].text));
@@ -237,6 +249,8 @@ static void put_run(const struct info *info) {
     put_number(",\n  ", "lost_bytes", run->lost_bytes);
     put_number(",\n  ", "unknown_frames", run->unknown_frames);
     put_number(",\n  ", "points", run->point_count);
+    put_number(",\n  ", "cpu_profiles", run->cpu_count);
+    put_number(",\n  ", "cpu_lost", run->cpu_lost);
     put_key(",\n  ", "snapshots_at_ns");
     for (uint32_t i = 0; i < run->moment_count; i++) {
         printf("%s%" PRIu64, i == 0 ? "[" : ", ", run->moments[i].t_ns);

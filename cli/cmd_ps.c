@@ -66,19 +66,22 @@ static const char *control_text(const struct row *row) {
 }
 
 static void print_text_row(const struct row *row) {
-    char profile[48] = "off", live[32] = "-", rss[32];
+    char profile[48] = "off", cpu[32] = "off", live[32] = "-", rss[32];
     uint64_t rate = row->page.words.profile_rate;
     if (rate > 0) {
         snprintf(profile, sizeof profile, rate > 1 ? "1 per %s" : "everything",
                  size_text((int64_t)rate));
     }
+    if (row->page.words.cpu_hz > 0) {
+        snprintf(cpu, sizeof cpu, "%llu Hz", (unsigned long long)row->page.words.cpu_hz);
+    }
     if (row->has_page) {
         snprintf(live, sizeof live, "%s", size_text((int64_t)row->page.words.requested));
     }
     snprintf(rss, sizeof rss, "%s", size_text((int64_t)row->rss));
-    printf("%7ld  %-8s  %-15s  %10s  %10s  %-14s  %s\n", row->target->pid, safe_text(row->user),
-           safe_text(row->target->name), live, rss, row->has_page ? profile : "-",
-           control_text(row));
+    printf("%7ld  %-8s  %-15s  %10s  %10s  %-14s  %-7s  %s\n", row->target->pid,
+           safe_text(row->user), safe_text(row->target->name), live, rss,
+           row->has_page ? profile : "-", row->has_page ? cpu : "-", control_text(row));
 }
 
 static void print_json_row(const struct row *row, bool is_first) {
@@ -88,9 +91,10 @@ static void print_json_row(const struct row *row, bool is_first) {
     escape_json(stdout, row->target->name);
     printf(", \"rss\": %llu", (unsigned long long)row->rss);
     if (row->has_page) {
-        printf(", \"live\": %llu, \"profile_rate\": %llu",
+        printf(", \"live\": %llu, \"profile_rate\": %llu, \"cpu_hz\": %llu",
                (unsigned long long)row->page.words.requested,
-               (unsigned long long)row->page.words.profile_rate);
+               (unsigned long long)row->page.words.profile_rate,
+               (unsigned long long)row->page.words.cpu_hz);
     }
     printf(", \"control\": ");
     escape_json(stdout, control_text(row));
@@ -100,8 +104,8 @@ static void print_json_row(const struct row *row, bool is_first) {
 static void print_rows(const struct target *list, size_t count) {
     size_t shown = 0;
     if (options.format == FORMAT_TEXT) {
-        printf("%7s  %-8s  %-15s  %10s  %10s  %-14s  %s\n", "PID", "USER", "PROGRAM", "LIVE", "RSS",
-               "HEAP PROFILE", "CONTROL");
+        printf("%7s  %-8s  %-15s  %10s  %10s  %-14s  %-7s  %s\n", "PID", "USER", "PROGRAM", "LIVE",
+               "RSS", "HEAP PROFILE", "CPU", "CONTROL");
     } else if (options.format == FORMAT_JSON) {
         printf("[");
     }

@@ -33,6 +33,16 @@ static int print_view(struct view *view, view_fn run) {
     return output_close(&output) ? EXIT_DONE : EXIT_OWN_FAILURE;
 }
 
+/* The processor's time beside a profile of memory, selected in the same way; NULL where there is none. */
+static struct profile *select_cpu(char **words, int count) {
+    struct select select = args_select;
+    select.metric = "cpu";
+    struct profile *all = args_select.metric == NULL ? select_read_cpu(words, count) : NULL;
+    struct profile *selected = all != NULL ? select_apply(all, &select) : NULL;
+    profile_free(all);
+    return selected;
+}
+
 static int run_report(int count, char **words) {
     struct view view = {.select = &args_select, .by = args_select.by, .base = PROFILE_NONE};
     view_fn run = view_choose(&view);
@@ -56,7 +66,10 @@ static int run_report(int count, char **words) {
         if (selected->sample_count == 0 && profile->sample_count > 0) {
             note("no stack was selected");
         }
+        struct profile *cpu = run == view_threads ? select_cpu(words, count) : NULL;
+        view.cpu = cpu;
         status = print_view(&view, run);
+        profile_free(cpu);
     }
     profile_free(selected);
     profile_free(profile);

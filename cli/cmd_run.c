@@ -47,7 +47,7 @@ enum {
 
 /* ---------------------------------------------------------------- options */
 
-static struct run_wishes wishes = {.rate = "dev"};
+static struct run_wishes wishes = {.rate = "dev", .cpu_hz = RUN_NO_CPU};
 
 static const struct arg_option run_options[] = {
     {.name = "rate",
@@ -56,6 +56,15 @@ static const struct arg_option run_options[] = {
      .target = &wishes.rate,
      .help = "Mean bytes between two samples: prod 512 KiB, dev 64 KiB (the default), exact every"
              " allocation; others are rounded to a power of two"},
+    {.name = "cpu",
+     .kind = ARG_NUMBER,
+     .value = "HZ",
+     .value_is_optional = true,
+     .choices = RUN_CPU_HZ,
+     .target = &wishes.cpu_hz,
+     .help =
+         "Record where the processor's time goes, too: so many samples of each thread per second"
+         " that it computes, 100 unless given"},
     {.name = "output",
      .letter = 'o',
      .kind = ARG_TEXT,
@@ -93,6 +102,15 @@ static const struct arg_option run_options[] = {
      .help =
          "Which descendants are recorded, by the name of their program, each in a file of its own;"
          " none unless given"},
+    {.name = "leaks",
+     .kind = ARG_SWITCH,
+     .target = &wishes.leaks,
+     .help = "Look for leaks when the program exits; the summary and tally leak-check tell them"},
+    {.name = "exit-code-on-leak",
+     .kind = ARG_NUMBER,
+     .value = "N",
+     .target = &wishes.leak_exit_code,
+     .help = "The exit status if the program ends with 0 and has definite leaks; turns --leaks on"},
     {.name = "depth",
      .kind = ARG_NUMBER,
      .value = "N",
@@ -583,6 +601,12 @@ static void print_card(const struct run_plan *plan, const struct recording *foun
         settle_children(plan, &children);
     }
     symbolize(found->run->moments[found->run->moment_count - 1].profile, &args_symbolize);
+    if (found->run->cpu_count > 0) {
+        symbolize(found->run->cpu[found->run->cpu_count - 1].profile, &args_symbolize);
+    }
+    if (found->run->leaks != NULL) {
+        symbolize(found->run->leaks->profile, &args_symbolize);
+    }
     struct card card = {
         .run = found->run,
         .path = shown_path(found->path),
@@ -597,13 +621,22 @@ static void print_card(const struct run_plan *plan, const struct recording *foun
     card_print(stderr, &card, choose_style());
 }
 
-static void report(const struct run_plan *plan, const char *program, int status, uint64_t since_ns,
-                   uint64_t took_ns) {
+enum { NOT_SEARCHED = -1 };
+
+/* Definite leaks that the recording tells of. */
+static int64_t leaks_of(const struct read_run *run) {
+    return run != NULL && run->leaks != NULL ? run->leaks->sums[READ_LEAK_DEFINITE].objects
+                                             : NOT_SEARCHED;
+}
+
+/* How many objects the program has lost, or NOT_SEARCHED. */
+static int64_t report(const struct run_plan *plan, const char *program, int status,
+                      uint64_t since_ns, uint64_t took_ns) {
     struct recording found;
     char why[READ_WHY_BYTES] = "";
     if (!find_recording(plan, since_ns, &found, why)) {
         warn("no summary of %s: %s", safe_text(program), explain_absence(program, plan->library));
-        return;
+        return NOT_SEARCHED;
     }
     if (wishes.report == RUN_REPORT_NONE) {
         note("the recording is %s", safe_text(shown_path(found.path)));
@@ -615,7 +648,9 @@ static void report(const struct run_plan *plan, const char *program, int status,
     } else {
         print_card(plan, &found, status, took_ns);
     }
+    int64_t leaks = leaks_of(found.run);
     read_run_free(found.run);
+    return leaks;
 }
 
 /* ---------------------------------------------------------------- the command */
@@ -648,8 +683,17 @@ static int run(int count, char **words) {
     if (wishes.wait) {
         wait_for_rest();
     }
-    report(&plan, words[0], status, since, cli_now_ns() - start);
-    return exit_code_of(status);
+    int64_t leaks = report(&plan, words[0], status, since, cli_now_ns() - start);
+    int code = exit_code_of(status);
+    if (code != 0 || wishes.leak_exit_code == 0) {
+        return code;
+    }
+    if (leaks == NOT_SEARCHED) {
+        return (int)complain(EXIT_OWN_FAILURE,
+                             "%s was not searched for leaks: nothing is known about them",
+                             safe_text(words[0]));
+    }
+    return leaks > 0 ? (int)wishes.leak_exit_code : code;
 }
 
 static const struct arg_option *const option_tables[] = {run_options, args_symbolize_options, NULL};
@@ -662,13 +706,16 @@ const struct command command_run = {
         "Starts PROGRAM with the library loaded, waits for it, and prints a summary to standard "
         "error:"
         " the highest memory and when it was, what was live at the end, a chart, and the lines of"
-        " code that held most.  The recording stays in PROGRAM.PID.tally for `tally report`."
+        " code that held most; with --cpu also the functions that used the processor.  The "
+        "recording stays in PROGRAM.PID.tally for `tally report`."
         "\n\n"
-        "The exit status is that of PROGRAM; 128+N if signal N ended it, 124 after --timeout, 125 "
+        "The exit status is that of PROGRAM, or that of --exit-code-on-leak; 128+N if signal N "
+        "ended it, 124 after --timeout, 125 "
         "if"
         " tally itself failed, 126 and 127 if PROGRAM cannot be run or is not there."
         "\n\n"
         "    tally run ./server --port 8080\n"
+        "    tally run --cpu ./server --port 8080\n"
         "    tally run --rate=exact -o test.tally -- make check",
     .options = option_tables,
     .stops_at_word = true,

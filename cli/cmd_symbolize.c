@@ -49,7 +49,7 @@ static int run(int count, char **words) {
     }
     args_symbolize.pid = (long)g.pid;
     args_symbolize.no_cache = !g.cache;
-    struct profile *profile = read_argument(words[0], &status);
+    struct profile *profile = read_argument(words[0], false, &status);
     if (profile == NULL) {
         return status;
     }

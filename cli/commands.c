@@ -17,6 +17,7 @@ const struct command *const commands[] = {
     &command_dump,
     &command_set,
     &command_purge,
+    &command_leak_check,
     &command_report,
     &command_diff,
     &command_check,

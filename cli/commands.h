@@ -15,6 +15,7 @@ extern const struct command command_stop;
 extern const struct command command_dump;
 extern const struct command command_set;
 extern const struct command command_purge;
+extern const struct command command_leak_check;
 extern const struct command command_report;
 extern const struct command command_diff;
 extern const struct command command_check;

@@ -24,9 +24,9 @@ bool glyph_locale_is_plain(void) {
 
 const char *glyph(enum glyph which) {
     static const char *const glyphs[2][GLYPHS] = {
-        {" \u00b7 ", "\u2026", "\u2192", "\u2212", "\u00b1", "\u25a0", "\u2514\u2500 ",
+        {" \u00b7 ", "\u2026", "\u2192", " \u2190 ", "\u2212", "\u00b1", "\u25a0", "\u2514\u2500 ",
          "\u251c\u2500 ", "\u2502  ", "\u2514", "\u2500"},
-        {" - ", "...", "->", "-", "+-", "#", "`- ", "|- ", "|  ", "+", "-"},
+        {" - ", "...", "->", " <- ", "-", "+-", "#", "`- ", "|- ", "|  ", "+", "-"},
     };
     return glyphs[glyph_is_ascii][which];
 }

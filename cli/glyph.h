@@ -18,6 +18,7 @@ enum glyph {
     GLYPH_DOT, /* between two facts, with its blanks */
     GLYPH_MORE,
     GLYPH_ARROW,
+    GLYPH_CALLER, /* the other way, with its blanks */
     GLYPH_MINUS,
     GLYPH_PLUS_MINUS,
     GLYPH_BAR,

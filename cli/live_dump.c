@@ -19,7 +19,8 @@ enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, c
     /* Longer than the library takes at most; whoever is stopped does not answer at all. */
     bool is_stopped = strchr("Tt", target_state(target->pid)) != NULL;
     uint64_t wait_ns = is_stopped ? UINT64_C(1000000000) : UINT64_C(65000000000);
-    static const char *const kinds[] = {[LIVE_HEAP] = "heap", [LIVE_PEAK] = "peak"};
+    static const char *const kinds[] = {
+        [LIVE_HEAP] = "heap", [LIVE_PEAK] = "peak", [LIVE_CPU] = "cpu"};
     struct wire_writer request;
     wire_begin(&request, "dump");
     wire_add(&request, "kind", kinds[kind]);

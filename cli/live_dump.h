@@ -9,9 +9,9 @@
 #include "symbolize.h"
 #include "target.h"
 
-enum live_kind { LIVE_HEAP, LIVE_PEAK };
+enum live_kind { LIVE_HEAP, LIVE_PEAK, LIVE_CPU };
 
-/* The process writes it, as "pprof", "jemalloc" or "gperftools", into a descriptor of a regular file. */
+/* The process writes it, as "pprof", "jemalloc", "gperftools" or "gperftools-cpu", into a descriptor of a regular file. */
 enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, const char *format,
                              int fd, struct reply *reply);
 
@@ -19,6 +19,6 @@ enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, c
 enum exit_code live_dump_take(const struct target *target, enum live_kind kind,
                               struct profile **profile, struct symbolize_result *names);
 
-/* The profile of "pid:TARGET": what is live, or the highest point.  NULL after a sentence, with the exit
+/* The profile of "pid:TARGET": what is live, the highest point, or the processor's time.  NULL after a sentence, with the exit
  * status in *status. */
 struct profile *live_dump_argument(const char *word, enum live_kind kind, int *status);

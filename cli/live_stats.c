@@ -258,6 +258,8 @@ static size_t list_figures(const struct look_at_process *look, struct figure *fi
         {"profile_rate_bytes", "gauge", "Mean bytes between samples; 0 when the profiler is off.",
          words->profile_rate},
         {"profile_samples", "gauge", "Live samples.", words->profile_samples},
+        {"cpu_profile_hertz", "gauge", "Samples per second of processor time; 0 when it is off.",
+         words->cpu_hz},
         {"allocations_total", "counter", "Allocations so far.", words->nmalloc},
         {"frees_total", "counter", "Frees so far.", words->nfree},
         {"allocated_bytes_total", "counter", "Bytes allocated so far.", words->allocated_total},

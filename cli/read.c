@@ -180,7 +180,7 @@ const char *read_format(const char *name) {
             return formats[i].name;
         }
     }
-    return strcmp(name, "tally") == 0 ? "tally" : NULL;
+    return strcmp(name, "tally") == 0 ? "tally" : strcmp(name, "leaks") == 0 ? "leaks" : NULL;
 }
 
 static char *copy(const char *text) {
@@ -188,18 +188,24 @@ static char *copy(const char *text) {
     return strcpy(twin, text);
 }
 
-/* A run of one moment. */
-static struct read_run *run_of(struct profile *profile, const char *format) {
+/* A run without moments of a process that is known only by what it has mapped. */
+static struct read_run *new_run(const struct profile *profile, const char *format) {
     struct read_run *run = must_alloc(sizeof *run);
     memset(run, 0, sizeof *run);
     run->format = format;
-    run->moments = must_alloc(sizeof *run->moments);
-    run->moments[0] = (struct read_moment){0, profile, NULL};
-    run->moment_count = 1;
     run->program = copy(profile->mapping_count > 0 ? profile->mappings[0].path : "");
     run->arguments = copy("");
     run->host = copy("");
     run->version = copy("");
+    return run;
+}
+
+/* A run of one moment. */
+static struct read_run *run_of(struct profile *profile, const char *format) {
+    struct read_run *run = new_run(profile, format);
+    run->moments = must_alloc(sizeof *run->moments);
+    run->moments[0] = (struct read_moment){0, profile, NULL};
+    run->moment_count = 1;
     run->rate = profile->period > 0 ? (uint64_t)profile->period : 0;
     run->start_wall_ns = profile->time_ns > 0 ? (uint64_t)profile->time_ns : 0;
     run->has_ended = true;
@@ -210,6 +216,18 @@ static struct read_run *read_by(const struct format *format, const uint8_t *byte
                                 char why[READ_WHY_BYTES]) {
     struct profile *profile = format->read(bytes, length, why);
     return profile != NULL ? run_of(profile, format->name) : NULL;
+}
+
+/* The answer of a process that has looked for leaks: a run with nothing else. */
+static struct read_run *run_of_leaks(const uint8_t *bytes, size_t length,
+                                     char why[READ_WHY_BYTES]) {
+    struct read_leaks *leaks = read_leaks(bytes, length, why);
+    if (leaks == NULL) {
+        return NULL;
+    }
+    struct read_run *run = new_run(leaks->profile, "leaks");
+    run->leaks = leaks;
+    return run;
 }
 
 /* What no reader needs to look at. */
@@ -244,6 +262,9 @@ struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t le
     if (strcmp(format, "tally") == 0 && read_is_tally(bytes, length)) {
         return read_tally(bytes, length, why);
     }
+    if (strcmp(format, "leaks") == 0) {
+        return run_of_leaks(bytes, length, why);
+    }
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
         if (strcmp(formats[i].name, format) == 0 && formats[i].is(bytes, length)) {
             return read_by(&formats[i], bytes, length, why);
@@ -261,6 +282,10 @@ void read_run_free(struct read_run *run) {
         profile_free(run->moments[i].profile);
         free(run->moments[i].payload);
     }
+    for (uint32_t i = 0; i < run->cpu_count; i++) {
+        profile_free(run->cpu[i].profile);
+        free(run->cpu[i].payload);
+    }
     for (uint32_t i = 0; i < run->note_count; i++) {
         free((void *)run->notes[i].text);
     }
@@ -268,26 +293,42 @@ void read_run_free(struct read_run *run) {
         read_worker_end(run->worker);
     }
     profile_free(run->peak);
+    read_leaks_free(run->leaks);
     free((void *)run->program);
     free((void *)run->arguments);
     free((void *)run->host);
     free((void *)run->version);
     free(run->moments);
+    free(run->cpu);
     free(run->points);
     free(run->notes);
     free(run);
 }
 
-struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]) {
-    struct read_moment *one = &run->moments[moment];
+static struct profile *make_profile(const struct read_run *run, bool is_cpu, uint32_t moment,
+                                    char why[READ_WHY_BYTES]) {
+    struct read_moment *one = is_cpu ? &run->cpu[moment] : &run->moments[moment];
     if (one->profile == NULL) {
-        one->profile = run->worker != NULL ? read_worker_moment(run->worker, moment, why)
+        one->profile = run->worker != NULL ? read_worker_moment(run->worker, is_cpu, moment, why)
                                            : read_tally_payload(one->payload, why);
     }
     if (one->profile != NULL && one->profile->time_ns == 0 && run->start_wall_ns > 0) {
         one->profile->time_ns = (int64_t)(run->start_wall_ns + one->t_ns);
     }
     return one->profile;
+}
+
+struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]) {
+    return make_profile(run, false, moment, why);
+}
+
+struct profile *read_cpu_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]) {
+    return make_profile(run, true, moment, why);
+}
+
+bool read_is_cpu(const char *metric) {
+    return metric != NULL && (strcmp(metric, "cpu") == 0 || strcmp(metric, "samples") == 0 ||
+                              strcmp(metric, "wall") == 0);
 }
 
 /* The values of one type become those of another. */
@@ -345,18 +386,41 @@ static bool parse_suffix(const char *text, struct suffix *suffix) {
 }
 
 /* The last moment that is not later; the first, where all are. */
-static uint32_t moment_at(const struct read_run *run, uint64_t t_ns) {
+static uint32_t moment_at(const struct read_moment *moments, uint32_t count, uint64_t t_ns) {
     uint32_t moment = 0;
-    while (moment + 1 < run->moment_count && run->moments[moment + 1].t_ns <= t_ns) {
+    while (moment + 1 < count && moments[moment + 1].t_ns <= t_ns) {
         moment++;
     }
     return moment;
+}
+
+/* The profile of the processor's time that was made with the moment, or at the time, that was asked for. */
+static bool choose_cpu_moment(const char *path, const struct read_run *run,
+                              const struct suffix *suffix, struct read_choice *choice,
+                              int *status) {
+    if (run->cpu_count == 0) {
+        *status = complain(EXIT_BAD_INPUT,
+                           "%s: the processor's time was not recorded; `tally run --cpu` does",
+                           safe_text(path));
+        return false;
+    }
+    if (suffix->is_peak) {
+        *status = complain(EXIT_USAGE, "%s: the processor's time has no peak; use @TIME or #N",
+                           safe_text(path));
+        return false;
+    }
+    uint64_t t_ns = suffix->has_time     ? suffix->t_ns
+                    : suffix->has_number ? run->moments[choice->moment].t_ns
+                                         : UINT64_MAX;
+    choice->moment = moment_at(run->cpu, run->cpu_count, t_ns);
+    return true;
 }
 
 /* False, after a sentence, where the run has no such moment. */
 static bool choose_moment(const char *path, const struct read_run *run, const struct suffix *suffix,
                           struct read_choice *choice, int *status) {
     choice->is_peak = suffix->is_peak;
+    choice->is_cpu = choice->wants_cpu && strcmp(run->format, "tally") == 0;
     choice->moment = run->moment_count > 0 ? run->moment_count - 1 : PROFILE_NONE;
     if (suffix->has_number && suffix->number - 1 < run->moment_count) {
         choice->moment = (uint32_t)(suffix->number - 1);
@@ -365,9 +429,9 @@ static bool choose_moment(const char *path, const struct read_run *run, const st
                            run->moment_count);
         return false;
     } else if (suffix->has_time && run->moment_count > 0) {
-        choice->moment = moment_at(run, suffix->t_ns);
+        choice->moment = moment_at(run->moments, run->moment_count, suffix->t_ns);
     }
-    return true;
+    return !choice->is_cpu || choose_cpu_moment(path, run, suffix, choice, status);
 }
 
 /* Cuts "app.tally@peak" in two, unless there is a file of this name; the path is the caller's.  NULL after a
@@ -404,14 +468,15 @@ static struct read_run *read_path(const char *path, const char *format, int *sta
 }
 
 /* "pid:TARGET" is a run of one moment, which is now; of its past it knows the peak. */
-static struct read_run *read_process(const char *word, struct suffix *suffix, int *status) {
+static struct read_run *read_process(const char *word, struct suffix *suffix, bool wants_cpu,
+                                     int *status) {
     if (suffix->has_time || suffix->has_number) {
         *status = complain(EXIT_USAGE, "%s: a running process is looked at now or @peak",
                            safe_text(word));
         return NULL;
     }
-    struct profile *profile =
-        live_dump_argument(word, suffix->is_peak ? LIVE_PEAK : LIVE_HEAP, status);
+    enum live_kind kind = wants_cpu ? LIVE_CPU : suffix->is_peak ? LIVE_PEAK : LIVE_HEAP;
+    struct profile *profile = live_dump_argument(word, kind, status);
     suffix->is_peak = false; /* it is what the moment has */
     return profile != NULL ? run_of(profile, "pprof") : NULL;
 }
@@ -422,8 +487,9 @@ struct read_run *read_argument_run(const char *word, struct read_choice *choice,
     if (path == NULL) {
         return NULL;
     }
-    struct read_run *run = strncmp(word, "pid:", 4) == 0 ? read_process(path, &suffix, status)
-                                                         : read_path(path, choice->format, status);
+    struct read_run *run = strncmp(word, "pid:", 4) == 0
+                               ? read_process(path, &suffix, choice->wants_cpu, status)
+                               : read_path(path, choice->format, status);
     choice->is_given = strcmp(path, word) != 0;
     if (run != NULL && !choose_moment(path, run, &suffix, choice, status)) {
         read_run_free(run);
@@ -439,6 +505,8 @@ struct profile *read_chosen(struct read_run *run, const struct read_choice *choi
     struct profile *profile = NULL;
     if (choice->moment == PROFILE_NONE) {
         read_damage(why, "it has no whole snapshot");
+    } else if (choice->is_cpu) {
+        profile = read_cpu_moment(run, choice->moment, why);
     } else if (choice->is_peak) {
         profile = read_peak(run);
         read_damage(why, "it does not say what was in use at its peak");
@@ -451,15 +519,17 @@ struct profile *read_chosen(struct read_run *run, const struct read_choice *choi
     return profile;
 }
 
-struct profile *read_argument(const char *word, int *status) {
-    struct read_choice choice = {0};
+struct profile *read_argument(const char *word, bool wants_cpu, int *status) {
+    struct read_choice choice = {.wants_cpu = wants_cpu};
     struct read_run *run = read_argument_run(word, &choice, status);
     if (run == NULL) {
         return NULL;
     }
     struct profile *profile = read_chosen(run, &choice, word, status);
     if (profile != NULL) { /* it leaves the run */
-        *(choice.is_peak ? &run->peak : &run->moments[choice.moment].profile) = NULL;
+        *(choice.is_cpu    ? &run->cpu[choice.moment].profile
+          : choice.is_peak ? &run->peak
+                           : &run->moments[choice.moment].profile) = NULL;
     }
     read_run_free(run);
     return profile;

@@ -40,12 +40,39 @@ struct read_point {
     uint64_t allocated, freed; /* bytes so far */
 };
 
+/* What a leak check found.  Sums are exact; the samples of the profile, of the types leak_objects and
+ * leak_space and with a label "kind", are estimates where not everything is recorded. */
+enum {
+    READ_LEAK_DEFINITE,
+    READ_LEAK_INDIRECT,
+    READ_LEAK_POSSIBLE,
+    READ_LEAK_REACHABLE,
+    READ_LEAK_IGNORED,
+    READ_LEAK_SUPPRESSED,
+    READ_LEAK_SUMS
+};
+struct read_leak_sum {
+    int64_t objects, bytes, requested; /* bytes at usable size; as asked for, where that is known */
+};
+struct read_leaks {
+    int64_t heap, roots;         /* bytes that were searched */
+    int64_t threads, unanswered; /* and those that did not stop */
+    int64_t pause_ns, total_ns;
+    int64_t rate; /* mean bytes between samples; 1: all, 0: none */
+    struct read_leak_sum sums[READ_LEAK_SUMS];
+    const char *why; /* what is to be known about it, or "" */
+    struct profile *profile;
+};
+
 /* What a file holds: a single profile is a run of one moment. */
 struct read_run {
     const char *format; /* "tally", "pprof", "jemalloc", "gperftools", "gperftools-cpu", "folded" */
     struct read_moment *moments; /* in order of time; the last is the end */
     uint32_t moment_count;
-    struct profile *peak; /* NULL: unknown, or the types peak_* of a moment have it */
+    struct profile *peak;    /* NULL: unknown, or the types peak_* of a moment have it */
+    struct read_moment *cpu; /* the same moments, where the processor's time was recorded, too */
+    uint32_t cpu_count;
+    struct read_leaks *leaks; /* of the last check; NULL: there was none */
     struct read_point *points;
     uint32_t point_count;
     struct read_note *notes;
@@ -56,13 +83,16 @@ struct read_run {
     bool has_status;           /* and it says how, too: */
     int status;                /* as of wait(2) */
     uint64_t samples, dropped; /* taken, and lost for want of memory, then */
+    uint64_t cpu_lost;         /* samples of the processor's time that came to nothing */
+    uint64_t cpu_left_out;     /* threads whose time could not be sampled */
     uint64_t lost_bytes;       /* behind the last whole frame; with --salvage between them, too */
     uint64_t unknown_frames;
     uint64_t file_bytes;        /* unpacked; 0: there was no file */
     struct read_worker *worker; /* which makes the moments; NULL: they are made here */
 };
 
-/* The name of a format as read_run has it, or NULL. */
+/* The name of a format as read_run has it, or NULL.  "leaks", the answer of a process, is read only where it is
+ * asked for. */
 const char *read_format(const char *name);
 
 /* NULL and a sentence when it is no profile or damaged. */
@@ -72,8 +102,13 @@ struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t le
                              char why[READ_WHY_BYTES]);
 void read_run_free(struct read_run *run);
 
-/* The profile of a moment; the run keeps it.  NULL and a sentence when it is damaged. */
+/* The profile of a moment, of memory or of the processor's time; the run keeps it.  NULL and a sentence when
+ * it is damaged. */
 struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
+struct profile *read_cpu_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
+
+/* Is it the processor's time that this metric counts?  NULL is no metric. */
+bool read_is_cpu(const char *metric);
 
 /* The highest point: run->peak, or made of the last moment's types peak_*, which become the inuse_* of a new
  * profile that belongs to the run.  NULL where nobody knows. */
@@ -81,16 +116,18 @@ struct profile *read_peak(struct read_run *run);
 
 /*
  * A word of the command line: FILE, FILE@TIME, FILE#N, pid:TARGET, pid:TARGET@peak or - ; the moment it names,
- * as a profile of its own.
+ * as a profile of its own: what it says of memory, or of the processor's time.
  * Prints the sentence and gives NULL, with the exit status in *status, where it cannot.
  */
-struct profile *read_argument(const char *word, int *status);
+struct profile *read_argument(const char *word, bool wants_cpu, int *status);
 
 /* The same, but the whole run, the caller's, and which moment of it was meant; PROFILE_NONE where it has
  * none.  A format other than NULL is not guessed. */
 struct read_choice {
     const char *format;
+    bool wants_cpu; /* of a recorded run or a process; other files hold what they hold */
     uint32_t moment;
+    bool is_cpu;   /* it is one of run->cpu */
     bool is_peak;  /* not the moment, but what read_peak() has */
     bool is_given; /* the word says which moment */
 };
@@ -113,6 +150,12 @@ struct profile *read_folded(const uint8_t *bytes, size_t length, char why[READ_W
 bool read_is_tally(const uint8_t *bytes, size_t length);
 struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
 struct profile *read_tally_payload(const struct read_payload *payload, char why[READ_WHY_BYTES]);
+
+bool read_is_leaks(const uint8_t *bytes, size_t length);
+struct read_leaks *read_leaks(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
+void read_leaks_free(struct read_leaks *leaks);
+/* Is it as read_leaks() makes it?  For those who have it from a process that may lie. */
+bool read_leaks_are_sound(const struct read_leaks *leaks);
 
 /* Unpacks zlib's kinds of streams: gzip, all members of it, or one zlib stream.  At most `most` bytes, and of
  * more than a MiB at most a hundred for each that is packed; the result is the caller's.  NULL and a

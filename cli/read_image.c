@@ -394,6 +394,8 @@ static void put_facts(struct image_pipe *pipe, const struct read_run *run) {
     image_put_number(pipe, (uint64_t)run->status);
     image_put_number(pipe, run->samples);
     image_put_number(pipe, run->dropped);
+    image_put_number(pipe, run->cpu_lost);
+    image_put_number(pipe, run->cpu_left_out);
     image_put_number(pipe, run->lost_bytes);
     image_put_number(pipe, run->unknown_frames);
     image_put_number(pipe, run->file_bytes);
@@ -416,6 +418,8 @@ static void take_facts(struct image_pipe *pipe, struct read_run *run) {
     run->status = (int)(image_take_number(pipe) & 0xffff);
     run->samples = image_take_number(pipe);
     run->dropped = image_take_number(pipe);
+    run->cpu_lost = image_take_number(pipe);
+    run->cpu_left_out = image_take_number(pipe);
     run->lost_bytes = image_take_number(pipe);
     run->unknown_frames = image_take_number(pipe);
     run->file_bytes = image_take_number(pipe);
@@ -460,32 +464,83 @@ static void take_series(struct image_pipe *pipe, struct read_run *run) {
 }
 
 /* Moments are times; the last one comes with its profile. */
-static void put_moments(struct image_pipe *pipe, const struct read_run *run) {
-    image_put_number(pipe, run->moment_count);
-    for (uint32_t i = 0; i < run->moment_count; i++) {
-        image_put_number(pipe, run->moments[i].t_ns);
+static void put_moments(struct image_pipe *pipe, const struct read_moment *moments,
+                        uint32_t count) {
+    image_put_number(pipe, count);
+    for (uint32_t i = 0; i < count; i++) {
+        image_put_number(pipe, moments[i].t_ns);
     }
-    if (run->moment_count > 0) {
-        image_put_profile(pipe, run->moments[run->moment_count - 1].profile);
+    if (count > 0) {
+        image_put_profile(pipe, moments[count - 1].profile);
     }
 }
 
-static void take_moments(struct image_pipe *pipe, struct read_run *run) {
+static struct read_moment *take_moments(struct image_pipe *pipe, uint32_t *count) {
+    struct read_moment *moments = NULL;
     uint32_t room = 0;
     for (uint32_t left = take_count(pipe); left > 0 && !pipe->has_failed; left--) {
-        run->moments = must_have_room(run->moments, run->moment_count, &room, sizeof *run->moments);
-        run->moments[run->moment_count++] =
-            (struct read_moment){image_take_number(pipe), NULL, NULL};
+        moments = must_have_room(moments, *count, &room, sizeof *moments);
+        moments[(*count)++] = (struct read_moment){image_take_number(pipe), NULL, NULL};
     }
-    if (run->moment_count > 0 && !pipe->has_failed) {
-        run->moments[run->moment_count - 1].profile = image_take_profile(pipe);
+    if (*count > 0 && !pipe->has_failed) {
+        moments[*count - 1].profile = image_take_profile(pipe);
     }
+    return moments;
+}
+
+static void put_leaks(struct image_pipe *pipe, const struct read_leaks *leaks) {
+    image_put_number(pipe, leaks != NULL);
+    if (leaks == NULL) {
+        return;
+    }
+    image_put_number(pipe, (uint64_t)leaks->heap);
+    image_put_number(pipe, (uint64_t)leaks->roots);
+    image_put_number(pipe, (uint64_t)leaks->threads);
+    image_put_number(pipe, (uint64_t)leaks->unanswered);
+    image_put_number(pipe, (uint64_t)leaks->pause_ns);
+    image_put_number(pipe, (uint64_t)leaks->total_ns);
+    image_put_number(pipe, (uint64_t)leaks->rate);
+    for (unsigned i = 0; i < READ_LEAK_SUMS; i++) {
+        image_put_number(pipe, (uint64_t)leaks->sums[i].objects);
+        image_put_number(pipe, (uint64_t)leaks->sums[i].bytes);
+        image_put_number(pipe, (uint64_t)leaks->sums[i].requested);
+    }
+    image_put_profile(pipe, leaks->profile);
+    image_put_text(pipe, leaks->why);
+}
+
+static struct read_leaks *take_leaks(struct image_pipe *pipe) {
+    if (!take_bool(pipe)) {
+        return NULL;
+    }
+    struct read_leaks *leaks = must_alloc(sizeof *leaks);
+    memset(leaks, 0, sizeof *leaks);
+    leaks->heap = take_signed(pipe);
+    leaks->roots = take_signed(pipe);
+    leaks->threads = take_signed(pipe);
+    leaks->unanswered = take_signed(pipe);
+    leaks->pause_ns = take_signed(pipe);
+    leaks->total_ns = take_signed(pipe);
+    leaks->rate = take_signed(pipe);
+    for (unsigned i = 0; i < READ_LEAK_SUMS; i++) {
+        leaks->sums[i].objects = take_signed(pipe);
+        leaks->sums[i].bytes = take_signed(pipe);
+        leaks->sums[i].requested = take_signed(pipe);
+    }
+    leaks->profile = image_take_profile(pipe);
+    if (leaks->profile != NULL) {
+        leaks->why = take_kept(pipe, leaks->profile);
+        pipe->has_failed |= !read_leaks_are_sound(leaks);
+    }
+    return leaks;
 }
 
 void image_put_run(struct image_pipe *pipe, const struct read_run *run) {
     put_facts(pipe, run);
     put_series(pipe, run);
-    put_moments(pipe, run);
+    put_moments(pipe, run->moments, run->moment_count);
+    put_moments(pipe, run->cpu, run->cpu_count);
+    put_leaks(pipe, run->leaks);
 }
 
 struct read_run *image_take_run(struct image_pipe *pipe) {
@@ -493,7 +548,9 @@ struct read_run *image_take_run(struct image_pipe *pipe) {
     memset(run, 0, sizeof *run);
     take_facts(pipe, run);
     take_series(pipe, run);
-    take_moments(pipe, run);
+    run->moments = take_moments(pipe, &run->moment_count);
+    run->cpu = take_moments(pipe, &run->cpu_count);
+    run->leaks = take_leaks(pipe);
     if (pipe->has_failed) {
         read_run_free(run);
         return NULL;

@@ -43,7 +43,7 @@ struct frame {
 struct tally {
     struct read_run *run;
     const uint8_t *at, *end;
-    uint32_t moment_room, point_room, note_room;
+    uint32_t moment_room, cpu_room, point_room, note_room;
     uint64_t unpacked_bytes; /* of small frames so far */
 };
 
@@ -180,6 +180,10 @@ static void take_pair(struct read_run *run, struct text line, bool is_end) {
         set_number(&run->samples, value);
     } else if (is_end && text_take(&value, "dropped=")) {
         set_number(&run->dropped, value);
+    } else if (is_end && text_take(&value, "cpu_lost=")) {
+        set_number(&run->cpu_lost, value);
+    } else if (is_end && text_take(&value, "cpu_left_out=")) {
+        set_number(&run->cpu_left_out, value);
     }
 }
 
@@ -223,18 +227,29 @@ static void take_note(struct tally *tally, uint64_t t_ns, const uint8_t *bytes, 
     run->notes[run->note_count++] = (struct read_note){t_ns, copy_text(text)};
 }
 
-static void take_moment(struct tally *tally, const struct frame *frame) {
-    struct read_run *run = tally->run;
-    run->moments =
-        must_have_room(run->moments, run->moment_count, &tally->moment_room, sizeof *run->moments);
+/* A later check replaces an earlier one. */
+static void take_leaks(struct tally *tally, const uint8_t *bytes, size_t length) {
+    char why[READ_WHY_BYTES];
+    struct read_leaks *leaks = read_leaks(bytes, length, why);
+    if (leaks != NULL) {
+        read_leaks_free(tally->run->leaks);
+        tally->run->leaks = leaks;
+    }
+}
+
+/* Behind those that are there, one kind of profile each. */
+static struct read_moment *take_moment(const struct frame *frame, struct read_moment *moments,
+                                       uint32_t *count, uint32_t *room) {
+    moments = must_have_room(moments, *count, room, sizeof *moments);
     struct read_payload *payload = must_alloc(sizeof *payload + frame->stored_bytes);
     payload->is_deflated = frame->flags & FRAME_DEFLATED;
     payload->raw_bytes = frame->raw_bytes;
     payload->length = frame->stored_bytes;
     memcpy(payload->bytes, frame->payload, frame->stored_bytes);
-    uint64_t before = run->moment_count > 0 ? run->moments[run->moment_count - 1].t_ns : 0;
-    run->moments[run->moment_count++] =
+    uint64_t before = *count > 0 ? moments[*count - 1].t_ns : 0;
+    moments[(*count)++] =
         (struct read_moment){frame->t_ns > before ? frame->t_ns : before, NULL, payload};
+    return moments;
 }
 
 struct profile *read_tally_payload(const struct read_payload *payload, char why[READ_WHY_BYTES]) {
@@ -262,17 +277,24 @@ struct profile *read_tally_payload(const struct read_payload *payload, char why[
 
 /* False: this frame is damaged inside, or must not be skipped. */
 static bool take_frame(struct tally *tally, const struct frame *frame) {
+    struct read_run *run = tally->run;
+    bool is_profile = frame->type == FRAME_SNAP || frame->type == FRAME_CPU;
+    if (is_profile && frame->raw_bytes > READ_MOST_BYTES) {
+        return false;
+    }
     if (frame->type == FRAME_SNAP) {
-        if (frame->raw_bytes > READ_MOST_BYTES) {
-            return false;
-        }
-        take_moment(tally, frame);
+        run->moments = take_moment(frame, run->moments, &run->moment_count, &tally->moment_room);
+        return true;
+    }
+    if (frame->type == FRAME_CPU) {
+        run->cpu = take_moment(frame, run->cpu, &run->cpu_count, &tally->cpu_room);
         return true;
     }
     bool is_known = frame->type == FRAME_HEAD || frame->type == FRAME_STAT ||
-                    frame->type == FRAME_NOTE || frame->type == FRAME_BYE;
+                    frame->type == FRAME_NOTE || frame->type == FRAME_BYE ||
+                    frame->type == FRAME_LEAK;
     if (!is_known) {
-        tally->run->unknown_frames++;
+        run->unknown_frames++;
         return (frame->flags & FRAME_MUST_BE_UNDERSTOOD) == 0;
     }
     size_t length = 0;
@@ -283,14 +305,16 @@ static bool take_frame(struct tally *tally, const struct frame *frame) {
         bytes = unpack(frame, &length);
     }
     if (bytes == NULL) {
-        return false;
+        return frame->type == FRAME_LEAK; /* What comes behind it is worth more. */
     }
     if (frame->type == FRAME_STAT) {
         take_points(tally, bytes, length);
     } else if (frame->type == FRAME_NOTE) {
         take_note(tally, frame->t_ns, bytes, length);
+    } else if (frame->type == FRAME_LEAK) {
+        take_leaks(tally, bytes, length);
     } else {
-        take_pairs(tally->run, bytes, length, frame->type == FRAME_BYE);
+        take_pairs(run, bytes, length, frame->type == FRAME_BYE);
     }
     free(bytes);
     return true;
@@ -335,6 +359,13 @@ static void make_last(struct read_run *run) {
     while (run->moment_count > 0 && (tries++ >= DAMAGED_SNAPSHOTS_MOST ||
                                      read_moment(run, run->moment_count - 1, why) == NULL)) {
         struct read_payload *payload = run->moments[--run->moment_count].payload;
+        run->lost_bytes += payload->length;
+        free(payload);
+    }
+    tries = 0;
+    while (run->cpu_count > 0 && (tries++ >= DAMAGED_SNAPSHOTS_MOST ||
+                                  read_cpu_moment(run, run->cpu_count - 1, why) == NULL)) {
+        struct read_payload *payload = run->cpu[--run->cpu_count].payload;
         run->lost_bytes += payload->length;
         free(payload);
     }

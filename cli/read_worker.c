@@ -5,7 +5,7 @@
  *      command                                     worker (confine.c)
  *      opens the file  ---- fork --------------->  reads, unpacks and parses it
  *      builds the run  <--- result: an image ----
- *      wants a moment  ---- request: number ---->  makes its profile
+ *      wants a moment  ---- request: which ----->  makes its profile
  *      builds it       <--- result: an image ----  ... until the requests end
  *
  * Read next   read_image.c, the image.
@@ -31,6 +31,11 @@
 
 enum { RESULT = CONFINE_RESULT, INPUT, REQUEST, INPUTS = 2 }; /* descriptors of the worker */
 enum { REFUSED, READ };                                       /* what an answer begins with */
+
+struct request {
+    uint32_t is_cpu; /* one of run->cpu */
+    uint32_t moment;
+};
 
 struct read_worker {
     pid_t pid;
@@ -61,18 +66,23 @@ static struct read_run *parse(const char *format, char why[READ_WHY_BYTES]) {
 }
 
 /* One moment, whose profile is not kept: thousands may be asked for. */
-static void answer(struct image_pipe *result, struct read_run *run, uint32_t moment) {
+static void answer(struct image_pipe *result, struct read_run *run, struct request request) {
     char why[READ_WHY_BYTES] = "it has no such snapshot";
-    struct profile *profile = moment < run->moment_count ? read_moment(run, moment, why) : NULL;
+    struct read_moment *moments = request.is_cpu ? run->cpu : run->moments;
+    struct profile *profile = NULL;
+    if (request.moment < (request.is_cpu ? run->cpu_count : run->moment_count)) {
+        profile = request.is_cpu ? read_cpu_moment(run, request.moment, why)
+                                 : read_moment(run, request.moment, why);
+    }
     if (profile == NULL) {
         put_refusal(result, why);
         return;
     }
     image_put_number(result, READ);
     image_put_profile(result, profile);
-    if (run->moments[moment].payload != NULL) {
+    if (moments[request.moment].payload != NULL) {
         profile_free(profile);
-        run->moments[moment].profile = NULL;
+        moments[request.moment].profile = NULL;
     }
 }
 
@@ -84,7 +94,7 @@ static void leave_at_once(void) {
 __attribute__((noreturn)) static void work(const char *format) {
     static struct image_pipe result = {.fd = RESULT};
     char why[READ_WHY_BYTES] = "";
-    uint32_t moment;
+    struct request request;
     atexit(leave_at_once);
     confine_finish(INPUTS);
     struct read_run *run = parse(format, why);
@@ -95,8 +105,8 @@ __attribute__((noreturn)) static void work(const char *format) {
         put_refusal(&result, why);
     }
     image_flush(&result);
-    while (run != NULL && read(REQUEST, &moment, sizeof moment) == (ssize_t)sizeof moment) {
-        answer(&result, run, moment);
+    while (run != NULL && read(REQUEST, &request, sizeof request) == (ssize_t)sizeof request) {
+        answer(&result, run, request);
         image_flush(&result);
     }
     _exit(EXIT_DONE);
@@ -177,15 +187,16 @@ static bool has_read(struct read_worker *worker, char why[READ_WHY_BYTES]) {
     return false;
 }
 
-struct profile *read_worker_moment(struct read_worker *worker, uint32_t moment,
+struct profile *read_worker_moment(struct read_worker *worker, bool is_cpu, uint32_t moment,
                                    char why[READ_WHY_BYTES]) {
+    const struct request request = {is_cpu, moment};
     struct profile *profile = NULL;
     if (worker->pid == 0) {
         read_damage(why, "its reader has died");
         return NULL;
     }
     /* Where this fails there is no answer, either. */
-    send(worker->request, &moment, sizeof moment, MSG_NOSIGNAL);
+    send(worker->request, &request, sizeof request, MSG_NOSIGNAL);
     if (has_read(worker, why)) {
         profile = image_take_profile(&worker->result);
     }

@@ -13,7 +13,7 @@
  */
 struct read_run *read_confined(const char *path, const char *format, char why[READ_WHY_BYTES]);
 
-/* For read.c: the profile of a moment, and the end. */
-struct profile *read_worker_moment(struct read_worker *worker, uint32_t moment,
+/* For read.c: the profile of a moment, of memory or of the processor's time, and the end. */
+struct profile *read_worker_moment(struct read_worker *worker, bool is_cpu, uint32_t moment,
                                    char why[READ_WHY_BYTES]);
 void read_worker_end(struct read_worker *worker);

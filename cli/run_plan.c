@@ -104,6 +104,24 @@ static bool plan_dump(struct run_plan *plan, const char *when) {
     return false;
 }
 
+bool run_is_cpu_hz(uint64_t hz) {
+    if (hz < 1 || hz > RUN_CPU_HZ_MOST) {
+        complain(EXIT_USAGE, "--cpu=HZ is 1 to %d samples a second, not %llu", RUN_CPU_HZ_MOST,
+                 (unsigned long long)hz);
+        return false;
+    }
+    return true;
+}
+
+static bool plan_cpu(struct run_plan *plan) {
+    uint64_t hz = plan->wishes->cpu_hz;
+    if (hz == RUN_NO_CPU) {
+        return true;
+    }
+    plan->failure = EXIT_USAGE;
+    return run_is_cpu_hz(hz) && add_number(plan, "run_cpu_hz", hz);
+}
+
 static bool plan_children(struct run_plan *plan) {
     const char *children = plan->wishes->children;
     if (children == NULL || strcmp(children, "none") == 0) {
@@ -268,11 +286,24 @@ static bool find_library(struct run_plan *plan) {
     return true;
 }
 
+/* The library looks, records what it found, and neither prints it nor changes how the program ends. */
+static bool plan_leaks(struct run_plan *plan) {
+    const struct run_wishes *wishes = plan->wishes;
+    if (wishes->leak_exit_code > 255) {
+        plan->failure = complain(EXIT_USAGE, "--exit-code-on-leak is a number from 0 to 255");
+        return false;
+    }
+    return (!wishes->leaks && wishes->leak_exit_code == 0) ||
+           (add_key(plan, "prof", "true") && add_key(plan, "leak_check", "exit") &&
+            add_key(plan, "leak_text", "none") && add_key(plan, "leak_exit_code", "0"));
+}
+
 bool run_plan_make(struct run_plan *plan, const struct run_wishes *wishes, const char *program) {
     static const char *const rights[] = {"write", "read", "off"};
     *plan = (struct run_plan){.wishes = wishes, .failure = EXIT_OWN_FAILURE};
     bool done = find_library(plan) && plan_rate(plan) && plan_file(plan, program) &&
-                plan_children(plan) && add_key(plan, "control", rights[plan->wishes->control]);
+                plan_children(plan) && plan_leaks(plan) &&
+                add_key(plan, "control", rights[plan->wishes->control]);
     for (size_t i = 0; done && i < plan->wishes->dump_at.count; i++) {
         done = plan_dump(plan, plan->wishes->dump_at.texts[i]);
     }
@@ -286,5 +317,5 @@ bool run_plan_make(struct run_plan *plan, const struct run_wishes *wishes, const
     if (done && plan->wishes->depth != 0) {
         done = add_number(plan, "prof_bt_max", plan->wishes->depth);
     }
-    return done;
+    return done && plan_cpu(plan);
 }

@@ -11,16 +11,26 @@
 
 enum { RUN_PATH_BYTES = 4096, RUN_CONF_BYTES = 3 * RUN_PATH_BYTES };
 
+/* Samples of the processor's time per second: what --cpu alone means, and the most that the library takes. */
+#define RUN_CPU_HZ "100"
+#define RUN_NO_CPU UINT64_MAX /* the option was not given */
+enum { RUN_CPU_HZ_MOST = 4000 };
+
+/* Can it be the value of --cpu?  False after a sentence. */
+bool run_is_cpu_hz(uint64_t hz);
+
 enum run_report { RUN_REPORT_SUMMARY, RUN_REPORT_NONE };
 enum run_control { RUN_CONTROL_WRITE, RUN_CONTROL_READ, RUN_CONTROL_OFF };
 
 /* The options as they were given; NULL and 0: not. */
 struct run_wishes {
     const char *rate, *output, *children;
-    uint64_t every_ns, every_bytes, timeout_ns, depth;
+    uint64_t every_ns, every_bytes, timeout_ns, depth, cpu_hz;
     struct arg_list dump_at;
-    unsigned report;  /* enum run_report */
-    unsigned control; /* enum run_control */
+    unsigned report;         /* enum run_report */
+    unsigned control;        /* enum run_control */
+    uint64_t leak_exit_code; /* 0: leaks change nothing */
+    bool leaks;
     bool preload_only, wait;
 };
 

@@ -69,9 +69,10 @@ struct work {
     uint32_t *functions, *mappings; /* of the new profile, by index in the old one */
 };
 
-/* Whether the leaf of a stack is a call of an allocator: not so in a CPU profile. */
+/* Whether the leaf of a stack is a call of an allocator: not so in a profile of time. */
 static bool has_allocators(const struct profile *profile) {
-    return !profile->is_exact_leaf && strcmp(profile->period_type.name, "cpu") != 0;
+    return !profile->is_exact_leaf && strcmp(profile->period_type.name, "cpu") != 0 &&
+           strcmp(profile->period_type.unit, "nanoseconds") != 0;
 }
 
 /* Expressions. */

@@ -55,5 +55,9 @@ uint32_t select_metric(const struct profile *profile, const char *metric);
 bool select_pair(const struct profile *profile, uint32_t type, uint32_t *space, uint32_t *objects);
 
 /* Reads the words as PROFILE arguments at the moments that args_select names, merges them and looks up
- * their names.  NULL after a sentence, with the exit status. */
+ * their names: what they say of the metric of args_select.  NULL after a sentence, with the exit status. */
 struct profile *select_read(char *const *words, int count, int *status);
+
+/* What recorded runs among the words say of the processor's time, whatever the metric; NULL where none does, or
+ * after a sentence. */
+struct profile *select_read_cpu(char *const *words, int count);

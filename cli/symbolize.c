@@ -417,6 +417,8 @@ static void tell(struct session *session, const struct module *module) {
         warn("%s has build-id %s, the profile was made with %s: not used",
              safe_text(sym_image_text(module->image, header->other_path)),
              id[0] == '\0' ? "none" : id, safe_text(module->mapping->build_id));
+    } else if (path[0] == '[') { /* the kernel's code in each process, which few have a file of */
+        detail("%s has no file: its addresses stay without names", safe_text(path));
     } else {
         note("%s is not there or no ELF file: its addresses stay without names", safe_text(path));
     }

@@ -421,9 +421,10 @@ const char *view_margin(const struct view *view, int64_t value) {
         snprintf(text, sizeof text, " %s %.1f %% (sampled)", sign, 100 * half / (double)value);
     } else {
         int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
-        bool is_bytes = strcmp(view->profile->types[view->type].unit, "bytes") == 0;
+        struct view plain = *view;
+        plain.base = PROFILE_NONE;
         snprintf(text, sizeof text, " %s %s (sampled)", sign,
-                 is_bytes ? bytes_text(view, (uint64_t)width) : grouped_text(width));
+                 view_value(&plain, view->type, width));
     }
     return text;
 }

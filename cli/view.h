@@ -24,6 +24,8 @@ struct view {
     uint32_t partner; /* objects of a type of bytes, bytes of one of objects; or PROFILE_NONE */
     uint32_t base;    /* or PROFILE_NONE: this is no comparison */
     uint32_t columns; /* the first so many types are for people */
+    const struct profile
+        *cpu; /* of view_threads: the processor's time, where memory is the metric; or NULL */
     enum select_by by;
     int64_t whole;       /* percentages are of this: everything, selected or not */
     double variance;     /* of the sum that is shown; negative: unknown */
@@ -109,6 +111,7 @@ bool view_peek(struct view *view);
 bool view_list(struct view *view);
 bool view_traces(struct view *view);
 bool view_sites(struct view *view);
+bool view_threads(struct view *view);
 
 /* The options that name a view, and the view they name: --top by itself.  view_options.c. */
 extern const struct arg_option view_options[];

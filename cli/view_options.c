@@ -10,7 +10,7 @@
 #include "view.h"
 
 static struct {
-    bool wants_top, wants_text, wants_tree, wants_traces, wants_sites;
+    bool wants_top, wants_text, wants_tree, wants_traces, wants_sites, wants_threads;
     const char *peek, *list;
     struct arg_list source_paths;
 } g;
@@ -30,6 +30,10 @@ const struct arg_option view_options[] = {
      "Whole stacks, the heaviest first, with their labels"},
     {"sites", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_sites,
      "One row for each place that allocates, with all metrics side by side"},
+    {"threads", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_threads,
+     "One row for each name of a thread: its time on the processor, if that was recorded, and what "
+     "it "
+     "allocated"},
     {"output", 'o', ARG_TEXT, "OUT", NULL, false, &view_output_path,
      "Write to this file, which must not exist, instead of the standard output"},
     {"source-path", 0, ARG_LIST, "DIR", NULL, false, &g.source_paths,
@@ -58,12 +62,13 @@ view_fn view_choose(struct view *view) {
         {g.wants_top || g.wants_text, view_top, NULL}, {g.wants_tree, view_tree, NULL},
         {g.peek != NULL, view_peek, g.peek},           {g.list != NULL, view_list, g.list},
         {g.wants_traces, view_traces, NULL},           {g.wants_sites, view_sites, NULL},
+        {g.wants_threads, view_threads, NULL},
     };
     view_fn run = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].is_wanted && run != NULL) {
-            complain(EXIT_USAGE, "one view at a time: --top, --tree, --peek, --list, --traces or "
-                                 "--sites");
+            complain(EXIT_USAGE, "one view at a time: --top, --tree, --peek, --list, --traces, "
+                                 "--sites or --threads");
             return NULL;
         }
         if (rows[i].is_wanted) {
