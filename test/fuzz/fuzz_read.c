@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "fuzz.h"
+#include "leak_sites.h"
 #include "prof/frames.h"
 #include "read.h"
 
@@ -48,18 +49,26 @@ static void check_profile(const struct profile *profile) {
     check_difference(profile);
 }
 
+static void check_moment(const struct profile *profile, const char *said) {
+    fuzz_check(profile != NULL || said[0] != '\0');
+    if (profile != NULL) {
+        check_profile(profile);
+    }
+}
+
 static void check_run(struct read_run *run, const char *why) {
     if (run == NULL) {
         fuzz_check(why[0] != '\0' && memchr(why, '\0', READ_WHY_BYTES) != NULL);
         return;
     }
     fuzz_check(run->format != NULL && run->program != NULL && run->arguments != NULL);
-    for (uint32_t i = 0; i < run->moment_count && i < MOMENTS_LOOKED_AT; i++) {
+    for (uint32_t i = 0; i < MOMENTS_LOOKED_AT; i++) {
         char said[READ_WHY_BYTES] = "";
-        const struct profile *profile = read_moment(run, i, said);
-        fuzz_check(profile != NULL || said[0] != '\0');
-        if (profile != NULL) {
-            check_profile(profile);
+        if (i < run->moment_count) {
+            check_moment(read_moment(run, i, said), said);
+        }
+        if (i < run->cpu_count) {
+            check_moment(read_cpu_moment(run, i, said), said);
         }
     }
     const struct profile *peak = read_peak(run);
@@ -120,6 +129,26 @@ static void build_container(struct input input) {
     }
 }
 
+/* What a leak check found: sums stay what they can be, whatever rules take out. */
+static void check_leaks(const char *data, size_t size, char why[READ_WHY_BYTES]) {
+    struct leak_matches matches = {0};
+    struct leak_sites sites = {0};
+    struct read_leaks *leaks = read_leaks((const uint8_t *)data, size, why);
+    fuzz_check(leaks != NULL || why[0] != '\0');
+    if (leaks == NULL) {
+        return;
+    }
+    check_profile(leaks->profile);
+    fuzz_check(read_leaks_are_sound(leaks));
+    leak_sites_suppress(leaks, data[size / 2] & 1 ? "leak:a*b\n" : "leak:*", &matches);
+    for (unsigned i = 0; i < READ_LEAK_SUMS; i++) {
+        fuzz_check(leaks->sums[i].objects >= 0 && leaks->sums[i].requested >= 0);
+    }
+    leak_sites_collect(&sites, leaks->profile, " <- ");
+    leak_sites_free(&sites);
+    read_leaks_free(leaks);
+}
+
 /* ---------------------------------------------------------------- the target */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -132,7 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    unsigned choice = data[0] % (READERS + 3);
+    unsigned choice = data[0] % (READERS + 4);
     data++;
     size--;
     if (choice < READERS) {
@@ -154,8 +183,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             check_run(read_run(bytes, length, why), why);
         }
         free(bytes);
-    } else {
+    } else if (choice == READERS + 2) {
         check_run(read_run(data, size, why), why);
+    } else {
+        check_leaks((const char *)data, size, why);
     }
     return 0;
 }

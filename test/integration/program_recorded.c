@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { KEPT = 1000, KEPT_BYTES = 1024, BRIEF = 100000, BRIEF_BYTES = 100 };
@@ -92,6 +93,19 @@ static void *churn(void *unused) {
     return NULL;
 }
 
+/* Computes for half a second of its own time. */
+__attribute__((noinline)) static void compute(void) {
+    struct timespec start, now;
+    double used = 0;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    while (used < 0.5) {
+        for (volatile int i = 0; i < 100000; i++) {
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+        used = (double)(now.tv_sec - start.tv_sec) + (double)(now.tv_nsec - start.tv_nsec) / 1e9;
+    }
+}
+
 static int fork_and(int how) {
     pid_t child = fork();
     int status = 0;
@@ -100,7 +114,13 @@ static int fork_and(int how) {
             execl("/proc/self/exe", "program_recorded", "exit", (char *)NULL);
         }
         work();
-        if (how == 'n') {
+        if (how == 'c') {
+            char part[24];
+            snprintf(part, sizeof part, ".%d.", (int)getpid());
+            wait_until(is_recorded, part);
+            compute();
+        }
+        if (how == 'n' || how == 'c') {
             return 0; /* exit(3) by main's end */
         }
         if (how == 'w') {
@@ -123,6 +143,11 @@ int main(int count, char **words) {
     work();
     if (strcmp(what, "exit") == 0) {
         return 0;
+    } else if (strcmp(what, "compute") == 0) {
+        compute();
+        return 0;
+    } else if (strcmp(what, "fork_compute") == 0) {
+        return fork_and('c');
     } else if (strcmp(what, "_exit") == 0) {
         wait_until(is_recorded, "");
         _exit(3);

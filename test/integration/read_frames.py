@@ -4,6 +4,7 @@
 
     read_frames.py FILE             a line for each frame, then `whole` or `cut BYTES`
     read_frames.py --totals FILE    name=sum for each sample type of the last snapshot
+    read_frames.py --time FILE      the same of the last profile of the processor's time
     read_frames.py --prefixes FILE  every prefix of the file gives the frames that end in it, no others
 
 It is written from the description alone and shares nothing with the command's reader.  What it cannot
@@ -12,7 +13,7 @@ follow is one sentence and exit status 1.
 import sys
 import zlib
 
-NAMES = {1: "HEAD", 2: "SNAP", 3: "STAT", 4: "NOTE", 5: "BYE"}
+NAMES = {1: "HEAD", 2: "SNAP", 3: "STAT", 4: "NOTE", 5: "BYE", 6: "CPU"}
 
 
 def number(data, at, count):
@@ -113,7 +114,7 @@ def describe(kind, time, payload):
     text = "%s %.3f" % (NAMES.get(kind, kind), time / 1e9)
     if kind in (1, 5):
         return text + "".join(" " + line for line in payload.decode().splitlines())
-    if kind == 2:
+    if kind in (2, 6):
         return text + " %d bytes" % len(payload)
     if kind == 3:
         if len(payload) % 48 or not payload:
@@ -155,13 +156,14 @@ def main():
         return
     frames, end = read_frames(data)
     check_order(frames)
-    if "--totals" in sys.argv:
-        last = [payload for kind, _, payload, _ in frames if kind == 2][-1]
+    if "--totals" in sys.argv or "--time" in sys.argv:
+        wanted = 6 if "--time" in sys.argv else 2
+        last = [payload for kind, _, payload, _ in frames if kind == wanted][-1]
         for name, value in totals(last):
             print("%s=%d" % (name, value))
         return
     for kind, time, payload, _ in frames:
-        if kind == 2:
+        if kind in (2, 6):
             totals(payload)
         print(describe(kind, time, payload))
     print("whole" if end == len(data) else "cut %d" % (len(data) - end))

@@ -77,6 +77,17 @@ static void end_child(bool shares_memory) {
     say_number(status);
 }
 
+/* 300 ms of processor time. */
+static void compute(void) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    do {
+        for (volatile int i = 0; i < 100000; i++) {
+        }
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 300000000);
+}
+
 static int open_file(void) {
     char name[] = "/tmp/tally-control-file-XXXXXX";
     int fd = mkstemp(name);
@@ -131,6 +142,10 @@ static void obey(char letter) {
             free(kept[i]);
             kept[i] = malloc(1000 + (size_t)i);
         }
+        say("done\n");
+        break;
+    case 'b':
+        compute();
         say("done\n");
         break;
     case 'f':
@@ -1401,6 +1416,69 @@ TEST(a_profile_is_started_dumped_and_stopped_from_outside) {
     check_eq(end_target(), 0);
 }
 
+/* The number behind a key of an answer. */
+static long number_of(const char *answer, const char *key) {
+    const char *at = strstr(answer, key);
+    check(at != NULL);
+    return atol(at + strlen(key));
+}
+
+TEST(time_on_the_processor_is_recorded_from_outside) {
+    start("control:write");
+    int fd = reach();
+    int file = temporary_file(O_RDWR);
+    check(begins(ask_with(fd, "dump kind=cpu", &file, 1), "err 6 the processor's time was not"));
+    check(begins(ask(fd, "stop kind=cpu"), "err 6 the processor's time is not recorded"));
+    check(begins(ask(fd, "start kind=cpu hz=200"), "ok hz=200"));
+    check(strstr(ask(fd, "hello"), "profiling=0 cpu=1") != NULL);
+    check_eq(look(target.pid), 1);
+    check_eq(found.page.cpu_hz, 200);
+    check(begins(ask(fd, "start kind=cpu"), "err 4 the processor's time is recorded already"));
+    order('b');
+    rest_a_second();
+    fd = reach(); /* mistakes count */
+    check(begins(output_of(fd, "dump kind=cpu", "ok "), "\x1f\x8b"));
+    const char *stopped = ask(fd, "stop kind=cpu");
+    check_eq(number_of(stopped, "left_out="), 0);
+    long samples = number_of(stopped, "samples=");
+    check(samples >= 30 && samples <= 90); /* 60, and none twice */
+    const char *bytes = output_of(fd, "dump kind=cpu format=gperftools-cpu", "ok samples=");
+    const uint64_t header[] = {0, 3, 0, 5000, 0};
+    check(memcmp(bytes, header, sizeof header) == 0);
+    check(begins(ask(fd, "reset kind=cpu"), "ok"));
+    check(strstr(ask(fd, "start kind=cpu hz=5000"), "ok hz=4000") != NULL);
+    rest_a_second();
+    check_eq(number_of(ask(fd, "stop"), "samples="), 0); /* it sleeps */
+    check(begins(ask(fd, "start kind=time"), "err 1 "));
+    check(begins(ask(fd, "start kind=cpu hz=0"), "err 1 "));
+    check_eq(end_target(), 0);
+}
+
+/* The sizes of a file; -1: there is none. */
+static long size_of(const char *path) {
+    struct stat facts;
+    return stat(path, &facts) == 0 ? (long)facts.st_size : -1;
+}
+
+TEST(a_profile_that_goes_to_a_file_is_stopped_with_it) {
+    char options[128], path[64];
+    snprintf(path, sizeof path, "/tmp/tally-test-%d.prof", (int)getpid());
+    snprintf(options, sizeof options, "control:write,cpu_hz:1000,cpu_file:%s", path);
+    start(options);
+    int fd = reach();
+    long before = size_of(path);
+    check(begins(ask(fd, "start kind=cpu"), "err 4 the processor's time is recorded already"));
+    order('b');
+    rest_a_second();
+    check(number_of(ask(fd, "stop kind=cpu"), "samples=") > 0);
+    long written = size_of(path);
+    check(before > 0 && written > before);
+    check(begins(ask(fd, "start kind=cpu hz=1000"), "ok hz=1000"));
+    check_eq(end_target(), 0);
+    check_eq(size_of(path), written); /* what comes later is not the file's */
+    unlink(path);
+}
+
 /* The file of the run has this text, which is written as it is. */
 static bool run_file_has(const char *text) {
     static char bytes[1 << 20];
@@ -1453,7 +1531,9 @@ TEST(statistics_are_read_and_settings_changed_from_outside) {
     check(begins(ask(fd, "set key=arenas.dirty_decay_ms value=78"), "ok old=77"));
     check(begins(ask(fd, "set key=prof.active value=maybe"), "err 1 "));
     check(begins(ask(fd, "purge"), "ok bytes="));
-    check(begins(ask(fd, "leak-check"), "err 6 "));
+    const char *leaks = output_of(fd, "leak-check quick=1", "ok pause_ns=");
+    check(begins(leaks, "tally-leaks 1\nheap "));
+    check(strstr(leaks, "\nend\n") != NULL);
     check(begins(ask(fd, "mark text=x"), "err 6 nothing is recorded"));
     check_eq(end_target(), 0);
 }

@@ -15,6 +15,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <gperftools/profiler.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -50,6 +51,7 @@ enum shape {
     INFO,
     STATS,
     PURGE,           /* size_t f(void) */
+    PURGE_SOME,      /* void f(size_t) */
     TOTALS,          /* void f(struct tally_totals *) */
     VERIFY,          /* void f(void) */
     VERSION,         /* const char *f(void) */
@@ -68,11 +70,28 @@ enum shape {
     NEVER_ARMED,     /* int f(void *, int), ENOENT */
     HEAP_PROFILER,   /* void f(const char *) */
     HEAP_PROFILE,    /* char *f(void) */
+    LIVE,            /* int f(const void *), 1 */
+    NOT_OWNED,       /* int f(const void *), 2 */
+    BLOCKS,          /* int f(int *, size_t *, int *) */
+    TEXT,            /* void f(char *, int) */
+    PROPERTY,        /* int f(const char *, size_t *) */
+    SET_PROPERTY,    /* int f(const char *, size_t) */
+    RATE,            /* double f(void) */
+    SET_RATE,        /* void f(double) */
+    INSTANCE,        /* void *f(void) */
+    CPU_STATE,       /* void f(struct ProfilerState *) */
+    CPU_STACK,       /* int f(void **, int, int, const void *) */
     VARIABLE,        /* a pointer, NULL at first */
     MAP,             /* void *f(void *, size_t, int, int, int, off_t) */
     UNMAP,           /* int f(void *, size_t) */
     REMAP,           /* void *f(void *, size_t, size_t, int, ...) */
     BREAK,           /* void *f(intptr_t) */
+    MOMENT,          /* unsigned long long f(void), not 0 */
+    LEAK_CHECK,      /* int f(struct tally_leaks *, unsigned long long, const char *) */
+    ROOT,            /* int f(const void *, size_t), 0; or void */
+    NO_ROOT,         /* the same, EINVAL */
+    CHECKER, /* void f(HeapLeakChecker *, const char *), or without the name; its fields are all 0 */
+    NOTHING, /* any f(void *) that does nothing for NULL */
 };
 
 static const struct row {
@@ -203,6 +222,73 @@ static const struct row {
     {"HeapProfilerStop", HEAP_PROFILER},
     {"HeapProfilerDump", HEAP_PROFILER},
     {"GetHeapProfile", HEAP_PROFILE},
+    {"MallocExtension_VerifyAllMemory", LIVE},
+    {"MallocExtension_VerifyNewMemory", LIVE},
+    {"MallocExtension_VerifyArrayNewMemory", LIVE},
+    {"MallocExtension_VerifyMallocMemory", LIVE},
+    {"MallocExtension_MallocMemoryStats", BLOCKS},
+    {"MallocExtension_GetStats", TEXT},
+    {"MallocExtension_GetNumericProperty", PROPERTY},
+    {"MallocExtension_SetNumericProperty", SET_PROPERTY},
+    {"MallocExtension_MarkThreadIdle", VERIFY},
+    {"MallocExtension_MarkThreadBusy", VERIFY},
+    {"MallocExtension_MarkThreadTemporarilyIdle", VERIFY},
+    {"MallocExtension_ReleaseToSystem", PURGE_SOME},
+    {"MallocExtension_ReleaseFreeMemory", VERIFY},
+    {"MallocExtension_SetMemoryReleaseRate", SET_RATE},
+    {"MallocExtension_GetMemoryReleaseRate", RATE},
+    {"MallocExtension_GetEstimatedAllocatedSize", SIZE_FOR},
+    {"MallocExtension_GetAllocatedSize", USABLE},
+    {"MallocExtension_GetThreadCacheSize", PURGE},
+    {"MallocExtension_GetOwnership", NOT_OWNED},
+    {"_ZN15MallocExtension8instanceEv", INSTANCE},
+    {"_ZN15MallocExtension8RegisterEPS_", FREE_NULL},
+    {"_ZN15MallocExtension10InitializeEv", VERIFY},
+    {"ProfilerStart", HEAP_PROFILER},
+    {"ProfilerStartWithOptions", HEAP_PROFILER},
+    {"ProfilerStop", HEAP_PROFILER},
+    {"ProfilerFlush", HEAP_PROFILER},
+    {"ProfilerEnable", HEAP_PROFILER},
+    {"ProfilerDisable", HEAP_PROFILER},
+    {"ProfilerRegisterThread", HEAP_PROFILER},
+    {"ProfilingIsEnabledForAllThreads", DONE},
+    {"ProfilerGetCurrentState", CPU_STATE},
+    {"ProfilerGetStackTrace", CPU_STACK},
+    {"tally_leak_mark", MOMENT},
+    {"tally_leak_check", LEAK_CHECK},
+    {"tally_leak_disable", VERIFY},
+    {"tally_leak_enable", VERIFY},
+    {"tally_leak_ignore", REFUSED},
+    {"tally_leak_unignore", REFUSED},
+    {"tally_leak_add_root", ROOT},
+    {"tally_leak_remove_root", NO_ROOT},
+    {"__lsan_do_leak_check", VERIFY},
+    {"__lsan_do_recoverable_leak_check", DONE},
+    {"__lsan_disable", VERIFY},
+    {"__lsan_enable", VERIFY},
+    {"__lsan_ignore_object", NOTHING},
+    {"__lsan_register_root_region", ROOT},
+    {"__lsan_unregister_root_region", NOTHING},
+    {"_ZN15HeapLeakChecker8IsActiveEv", NOTHING},
+    {"_ZN15HeapLeakChecker13GlobalCheckerEv", NOTHING},
+    {"_ZN15HeapLeakChecker13NoGlobalLeaksEv", NOTHING},
+    {"_ZN15HeapLeakChecker17CancelGlobalCheckEv", NOTHING},
+    {"_ZN15HeapLeakCheckerC1EPKc", CHECKER},
+    {"_ZN15HeapLeakCheckerC2EPKc", CHECKER},
+    {"_ZN15HeapLeakCheckerD1Ev", CHECKER},
+    {"_ZN15HeapLeakCheckerD2Ev", CHECKER},
+    {"_ZN15HeapLeakChecker9DoNoLeaksENS_15ShouldSymbolizeE", CHECKER},
+    {"_ZNK15HeapLeakChecker11BytesLeakedEv", CHECKER},
+    {"_ZNK15HeapLeakChecker13ObjectsLeakedEv", CHECKER},
+    {"_ZN15HeapLeakChecker14DoIgnoreObjectEPKv", NOTHING},
+    {"_ZN15HeapLeakChecker14UnIgnoreObjectEPKv", NOTHING},
+    {"_ZN15HeapLeakChecker8DisablerC1Ev", NOTHING},
+    {"_ZN15HeapLeakChecker8DisablerC2Ev", NOTHING},
+    {"_ZN15HeapLeakChecker8DisablerD1Ev", NOTHING},
+    {"_ZN15HeapLeakChecker8DisablerD2Ev", NOTHING},
+    {"_ZN11HeapCleanerC1EPFvvE", NOTHING},
+    {"_ZN11HeapCleanerC2EPFvvE", NOTHING},
+    {"_ZN11HeapCleaner15RunHeapCleanupsEv", NOTHING},
     {"mmap", MAP},
     {"mmap64", MAP},
     {"munmap", UNMAP},
@@ -245,7 +331,21 @@ union callable {
     void (*print)(void (*)(void *, const char *), void *, const char *);
     int (*pointer_int)(void *, int);
     void (*heap_profiler)(const char *);
+    unsigned long long (*moment)(void);
+    int (*leak_check)(struct tally_leaks *, unsigned long long, const char *);
+    int (*root)(const void *, size_t);
+    void (*checker)(void *, const char *);
+    void (*nothing)(void *);
     char *(*heap_profile)(void);
+    int (*blocks)(int *, size_t *, int *);
+    void (*text)(char *, int);
+    int (*property)(const char *, size_t *);
+    int (*set_property)(const char *, size_t);
+    double (*rate)(void);
+    void (*set_rate)(double);
+    void *(*instance)(void);
+    void (*cpu_state)(struct ProfilerState *);
+    int (*cpu_stack)(void **, int, int, const void *);
     void *(*map)(void *, size_t, int, int, int, off_t);
     int (*unmap)(void *, size_t);
     void *(*remap)(void *, size_t, size_t, int, ...);
@@ -317,6 +417,36 @@ static bool good_profile(union callable f) {
     return good;
 }
 
+static bool good_blocks(union callable f) {
+    int count = -1, histogram[64];
+    size_t total = (size_t)1 << 62;
+    return f.blocks(&count, &total, histogram) == 1 && count >= 0 && total < (size_t)1 << 40;
+}
+
+static bool good_text(union callable f) {
+    char text[32];
+    f.text(text, sizeof text);
+    return strlen(text) == sizeof text - 1 && text[0] == '-';
+}
+
+static bool good_property(union callable f) {
+    size_t value = (size_t)1 << 62;
+    return f.property("generic.heap_size", &value) == 1 && value < (size_t)1 << 40 &&
+           f.property("generic.nothing", &value) == 0;
+}
+
+static bool good_state(union callable f) {
+    struct ProfilerState state = {.enabled = 7, .samples_gathered = 7};
+    f.cpu_state(&state);
+    return state.enabled == 0 && state.samples_gathered == 0 && state.profile_name[0] == '\0';
+}
+
+static bool good_stack(union callable f) {
+    void *addresses[2];
+    int count = f.cpu_stack(addresses, 2, 0, NULL);
+    return count >= 0 && count <= 2 && f.cpu_stack(addresses, 0, 0, NULL) == 0;
+}
+
 static bool good_map(union callable f) {
     char *p = f.map(NULL, ASKED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
@@ -334,6 +464,14 @@ static bool good_unmap(union callable f) {
 
 static bool good_remap(union callable f) {
     return f.remap(NULL, 65536, 131072, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT;
+}
+
+static long region[4];
+static long checker_fields[7]; /* of a HeapLeakChecker */
+
+static bool good_leak_check(union callable f) {
+    struct tally_leaks leaks;
+    return f.leak_check(&leaks, 0, NULL) == 0 && leaks.definite_objects < 100;
 }
 
 static bool good_break(union callable f) {
@@ -382,6 +520,9 @@ static bool call_first(const struct row *row, union callable f) {
         return true;
     case PURGE:
         return f.purge() < (size_t)1 << 40;
+    case PURGE_SOME:
+        f.limits(1, 0);
+        return true;
     case TOTALS:
         return good_totals(f);
     case VERSION:
@@ -397,6 +538,29 @@ static bool call_first(const struct row *row, union callable f) {
         return true;
     case HEAP_PROFILE:
         return good_profile(f);
+    case LIVE:
+        return f.pointer_int(NULL, 0) == 1;
+    case NOT_OWNED:
+        return f.pointer_int(NULL, 0) == 2;
+    case BLOCKS:
+        return good_blocks(f);
+    case TEXT:
+        return good_text(f);
+    case PROPERTY:
+        return good_property(f);
+    case SET_PROPERTY:
+        return f.set_property("tcmalloc.heap_limit_mb", 0) == 1;
+    case RATE:
+        return f.rate() == 1;
+    case SET_RATE:
+        f.set_rate(2);
+        return true;
+    case INSTANCE:
+        return f.instance() != NULL;
+    case CPU_STATE:
+        return good_state(f);
+    case CPU_STACK:
+        return good_stack(f);
     case LIMITS:
         f.limits(0, (size_t)1 << 30);
         return true;
@@ -427,6 +591,20 @@ static bool call_first(const struct row *row, union callable f) {
         return good_remap(f);
     case BREAK:
         return good_break(f);
+    case MOMENT:
+        return f.moment() != 0;
+    case LEAK_CHECK:
+        return good_leak_check(f);
+    case ROOT:
+        return f.root(&region, sizeof region) != EINVAL;
+    case NO_ROOT:
+        return f.root(&region, sizeof region) == EINVAL;
+    case CHECKER:
+        f.checker(checker_fields, "first");
+        return true;
+    case NOTHING:
+        f.nothing(NULL);
+        return true;
     case VARIABLE:
         return *(void **)f.symbol == NULL;
     }

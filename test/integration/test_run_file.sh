@@ -171,6 +171,38 @@ leaves a.tally
 frames a.tally
 has '^whole'
 
+# The processor's time is beside memory, and each process has its own.
+time_of() {
+    "$python" "$here/test/integration/read_frames.py" --time "$scratch/folder/$1" \
+        >"$scratch/totals" || fail "$1: $(cat "$scratch/totals")"
+    # shellcheck source=/dev/null
+    . "$scratch/totals"
+    [ "$cpu" = $((samples * 5000000)) ] || fail "$1: $samples samples are $cpu ns"
+}
+run run_cpu_hz:200 compute
+silent compute
+leaves a.tally
+frames a.tally
+prefixes a.tally
+[ "$(grep -A 1 '^CPU' "$scratch/frames" | grep -c '^SNAP')" = "$(grep -c '^CPU' "$scratch/frames")" ] ||
+    fail "time is not in front of snapshots: $(cat "$scratch/frames")"
+time_of a.tally
+[ "$samples" -ge 80 ] && [ "$samples" -le 150 ] ||
+    fail "half a second of processor time is $samples samples"
+has "^BYE .*cpu_samples=$samples cpu_lost=0 cpu_left_out=0"
+totals a.tally
+[ "$alloc_objects" -ge 101000 ] || fail "beside time, $alloc_objects objects were allocated"
+run run_cpu_hz:200 _exit
+frames a.tally.part
+has '^CPU'
+run 'run_children:*,run_cpu_hz:200' fork_compute
+silent fork_compute
+time_of "a.$(tail -n 1 "$scratch/output").tally"
+[ "$samples" -ge 80 ] || fail "of a child's half a second there are $samples samples"
+of_child=$samples
+time_of a.tally
+[ "$samples" -lt "$of_child" ] || fail "a parent that waits has $samples samples"
+
 # Killed at random moments, while two threads allocate.
 rounds=${STRESS:+100}
 round=0
@@ -179,7 +211,7 @@ while [ "$round" -lt "${rounds:-12}" ]; do
     mkdir "$scratch/folder"
     (
         cd "$scratch/folder" || exit 9
-        TALLY_CONF=run_file:a.tally,lg_prof_sample:8,run_every_ms:1 exec "$program" churn
+        TALLY_CONF=run_file:a.tally,lg_prof_sample:8,run_every_ms:1,run_cpu_hz:1000 exec "$program" churn
     ) &
     victim=$!
     until_so test -e "$scratch/folder/a.tally.part"

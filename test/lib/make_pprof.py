@@ -5,7 +5,7 @@
     make_pprof.py OUT <TEXT
 
     types inuse_objects/count inuse_space/bytes     the last one is what is shown
-    period 524288
+    period 524288                                   of space/bytes, unless the line names another type
     main@server.c:412;work@work.c:7+copy@copy.h:3 = 2 64 thread=io-3 bytes=32
 
 A stack is written root first, what was inlined into the same location behind a +.  A name may hold
@@ -33,7 +33,7 @@ def field(number, value):
 class Writer:
     def __init__(self):
         self.texts, self.functions, self.locations = {b"": 0}, {}, {}
-        self.parts, self.period = [], 1
+        self.parts, self.period, self.period_type = [], 1, "space/bytes"
 
     def text(self, text):
         raw = text.encode("utf-8").decode("unicode_escape").encode("latin-1")
@@ -75,12 +75,14 @@ class Writer:
                 self.default = self.text(name)
         elif line.startswith("period "):
             self.period = int(line.split()[1])
+            self.period_type = (line.split() + [self.period_type])[2]
         elif line:
             stack, _, rest = line.rpartition(" = ")
             self.sample(stack, rest.split())
 
     def finish(self):
-        self.parts.append(field(11, field(1, self.text("space")) + field(2, self.text("bytes"))))
+        name, unit = self.period_type.split("/")
+        self.parts.append(field(11, field(1, self.text(name)) + field(2, self.text(unit))))
         self.parts.append(field(12, self.period))
         self.parts.append(field(14, self.default))
         return b"".join(field(6, text) for text in self.texts) + b"".join(self.parts)

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: MIT
 """make_tally.py OUT end|cut PROFILE...: a recording (prof/frames.h) whose snapshots, a second apart, are these.
 
-With "cut" it has no last frame, as that of a killed program.
+With "cut" it has no last frame, as that of a killed program.  cpu:PROFILE is the processor's time at the
+moment of the snapshot that follows.
 """
 import struct
 import sys
 import zlib
 
-HEAD, SNAP, BYE = 1, 2, 5
+HEAD, SNAP, BYE, CPU = 1, 2, 5, 6
 
 
 def frame(kind, seconds, payload):
@@ -20,10 +21,13 @@ def frame(kind, seconds, payload):
 out, end, *profiles = sys.argv[1:]
 content = b"TALLY\r\n\x1a" + struct.pack("<HHIQQ", 1, 0, 32, 1700000000 * 10**9, 0)
 content += frame(HEAD, 0, b"program=/bin/made\npid=4711\nrate=1\n")
-for second, path in enumerate(profiles, 1):
-    with open(path, "rb") as file:
-        content += frame(SNAP, second, file.read())
+second = 1
+for path in profiles:
+    is_cpu = path.startswith("cpu:")
+    with open(path.removeprefix("cpu:"), "rb") as file:
+        content += frame(CPU if is_cpu else SNAP, second, file.read())
+    second += not is_cpu
 if end == "end":
-    content += frame(BYE, len(profiles), b"dropped=0\n")
+    content += frame(BYE, second - 1, b"dropped=0\ncpu_lost=3\n")
 with open(out, "wb") as file:
     file.write(content)

@@ -240,6 +240,28 @@ TEST(a_run_without_samples_or_points_is_a_card_too) {
     lacks(text, "where the peak was");
 }
 
+TEST(time_on_the_processor_is_listed_by_functions) {
+    struct profile *profile = made_keep(profile_new());
+    profile_add_type(profile, made_text(profile, "samples"), made_text(profile, "count"));
+    profile_add_type(profile, made_text(profile, "cpu"), made_text(profile, "nanoseconds"));
+    make_sample(profile, "main@a.c:1;hash@hash.c:10", (int64_t[]){500, 5000000000});
+    make_sample(profile, "main@a.c:1;hash@hash.c:12", (int64_t[]){200, 2000000000});
+    make_sample(profile, "main@a.c:1;malloc@malloc.c:3", (int64_t[]){300, 3000000000});
+    struct read_moment time = {.t_ns = 42 * SECOND, .profile = profile};
+    run.cpu = &time;
+    run.cpu_count = 1;
+    run.cpu_lost = 1200;
+    const char *text = print((struct card_style){.width = 120});
+    has(text, "  where 10.0 s of processor time went (1,000 samples, 1,200 lost)\n"
+              "   70.0 %       7.0 s  hash    hash.c\n"
+              "   30.0 %       3.0 s  malloc  malloc.c\n"
+              "\n"
+              "  profile ");
+    has(text, "           tally report --tree --metric=cpu server.4711.tally\n");
+    run.cpu_lost = 0;
+    has(print((struct card_style){.width = 60}), "(1,000 samples, none lost)\n");
+}
+
 TEST(paths_are_quoted_for_a_shell) {
     card.path = "my file's.tally";
     has(print((struct card_style){.width = 80}), "tally report --tree 'my file'\\''s.tally'\n");

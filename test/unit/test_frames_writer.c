@@ -315,6 +315,29 @@ TEST(a_snapshot_that_is_too_large_is_not_written) {
     clean();
 }
 
+static int dump_text(struct dump_sink sink) {
+    int error = sink.take(sink.target, "what is known ", 14);
+    return error != 0 ? error : sink.take(sink.target, "of time", 7);
+}
+
+static int dump_nothing(struct dump_sink sink) {
+    (void)sink;
+    return -ENOMEM;
+}
+
+TEST(time_on_the_processor_is_a_frame_of_what_its_profiler_writes) {
+    struct found found[16];
+    begin();
+    check_eq(frames_cpu(&frames, UINT64_MAX, dump_text), 0);
+    check_eq(frames_cpu(&frames, UINT64_MAX, dump_nothing), -ENOMEM);
+    check_eq(frames_cpu(&frames, 32 + 20, dump_text), -EMSGSIZE);
+    check_eq(read_frames(load(part), found), 2);
+    check_eq(found[1].type, FRAME_CPU);
+    check_eq(found[1].bytes, 21);
+    check(memcmp(found[1].payload, "what is known of time", 21) == 0);
+    clean();
+}
+
 TEST(the_file_is_the_owners_alone) {
     struct stat found;
     umask(0);

@@ -4,6 +4,7 @@
  * and nothing ends the program.
  */
 #include "base/opt.h"
+#include "base/opt_gperftools.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -316,26 +317,33 @@ static const struct {
      " disable_large_size_classes"
      " huge_arena_pac_thp hpa hpa_hugify_sync experimental_hpa_start_huge_if_thp_always"
      " experimental_hpa_enforce_hugify all_slow prof_time_in_name prof_mmap prof_mmap_only"
-     " prof_mmap_log stats_page hide_addresses"},
-    {VALUE_STRING, " dss percpu_arena stats_print_opts stats_interval_opts junk thp prof_prefix"
-                   " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style prof_unwind"
-                   " prof_names prof_format usdt control control_dir run_file run_children"},
+     " prof_mmap_log stats_page hide_addresses"
+     " leak_list_objects leak_say_none leak_since_main leak_threads leak_globals"
+     " leak_test_alignment"},
+    {VALUE_STRING,
+     " dss percpu_arena stats_print_opts stats_interval_opts junk thp prof_prefix"
+     " prof_time_resolution zero_realloc metadata_thp hpa_hugify_style prof_unwind"
+     " prof_names prof_format usdt control control_dir run_file run_children"
+     " cpu_file cpu_clock cpu_timer leak_check leak_text leak_suppressions leak_dump_dir"},
     {VALUE_UNSIGNED, " narenas tcache_nslots_small_min tcache_nslots_small_max tcache_nslots_large"
                      " lg_tcache_flush_small_div lg_tcache_flush_large_div prof_bt_max"
-                     " debug_double_free_max_scan prof_signal"},
+                     " debug_double_free_max_scan prof_signal cpu_hz cpu_signal"
+                     " cpu_toggle_signal"
+                     " run_cpu_hz leak_exit_code"},
     {VALUE_SIZE, " oversize_threshold max_background_threads tcache_max tcache_gc_incr_bytes"
                  " tcache_gc_delay_bytes lg_extent_max_active_fit lg_prof_sample"
                  " process_madvise_max_batch hpa_slab_max_alloc hpa_hugification_threshold"
                  " hpa_purge_threshold hpa_sec_nshards hpa_sec_max_alloc hpa_sec_max_bytes"
                  " hpa_sec_batch_fill_extra thread_cache_bytes depot_bytes limit_soft limit_hard"
                  " run_rss"
+                 " leak_max_reports leak_max_offset leak_step"
                  " prof_free_interval prof_live_threshold prof_time_interval"},
     {VALUE_SSIZE, " dirty_decay_ms muzzy_decay_ms lg_tcache_nslots_mul lg_prof_interval"
                   " prof_recent_alloc_max lg_san_uaf_align experimental_hpa_max_purge_nhp"
                   " prof_alloc_interval prof_live_step"},
     {VALUE_INT64, " mutex_max_spin stats_interval"},
     {VALUE_UINT64, " hpa_hugify_delay_ms hpa_min_purge_interval_ms hpa_min_purge_delay_ms"
-                   " run_every_ms"},
+                   " run_every_ms leak_max_pause_ms"},
     {VALUE_UINT32, " hpa_dirty_mult"},
     {VALUE_NONE,
      " narenas_ratio bin_shards slab_sizes tcache_ncached_max lg_tcache_max"
@@ -774,6 +782,32 @@ TEST(programs_it_starts_have_their_process_id_in_the_name) {
     check_str(getenv("AFTERWARDS"), "works");
 }
 
+/* Shells write into what they find. */
+TEST(a_variable_that_was_added_may_be_written_to) {
+    clear_launchers();
+    setenv("HEAPPROFILE", "h", 1);
+    check_str(init((struct opt_program){0}), "");
+    char *value = getenv("HEAPPROFILE_USE_PID");
+    check(value != NULL);
+    value[0] = '2';
+    value[-1] = '=';
+    check_str(getenv("HEAPPROFILE_USE_PID"), "2");
+}
+
+TEST(variables_are_out_of_sight_until_they_are_shown) {
+    clear_launchers();
+    setenv("HEAPCHECK", "normal", 1);
+    setenv("CPUPROFILE", "file", 1);
+    opt_gperftools_hide();
+    check(getenv("HEAPCHECK") == NULL && getenv("CPUPROFILE") == NULL);
+    setenv("AFTERWARDS", "works", 1);
+    opt_gperftools_show();
+    check_str(getenv("HEAPCHECK"), "normal");
+    check_str(getenv("CPUPROFILE"), "file");
+    opt_gperftools_show();
+    check_str(getenv("HEAPCHECK"), "normal");
+}
+
 TEST(intervals_are_read_as_gperftools_reads_them) {
     clear_launchers();
     setenv("HEAP_PROFILE_ALLOCATION_INTERVAL", "12345 bytes", 1);
@@ -1022,4 +1056,110 @@ TEST(abort_conf_counts_wrong_variables_and_dependencies) {
     setenv("MIMALLOC_SHOW_STATS", "?", 1);
     program.conf = "abort_conf:true";
     check_dies(opt_init(program), "of MIMALLOC_SHOW_STATS is ignored", SIGABRT);
+}
+
+/* The heap checker of gperftools. */
+
+static struct options heapcheck(const char *mode, const char *variable, const char *value) {
+    defaults();
+    setenv("HEAPCHECK", mode, 1);
+    if (variable != NULL) {
+        setenv(variable, value, 1);
+    }
+    check_str(init((struct opt_program){0}), "");
+    struct options found = opt;
+    clear_environment();
+    return found;
+}
+
+TEST(heapcheck_is_the_table_of_its_modes) {
+    static const struct {
+        const char *mode;
+        uint64_t when, since_main, roots;
+    } rows[] = {
+        {"minimal", LEAK_CHECK_EXIT, 1, 1},  {"normal", LEAK_CHECK_EXIT, 0, 1},
+        {"strict", LEAK_CHECK_STRICT, 0, 1}, {"draconian", LEAK_CHECK_STRICT, 0, 0},
+        {"as-is", LEAK_CHECK_EXIT, 0, 1},    {"local", LEAK_CHECK_LOCAL, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct options found = heapcheck(rows[i].mode, NULL, NULL);
+        check_eq(found.leak_check, rows[i].when);
+        check_eq(found.leak_since_main, rows[i].since_main);
+        check_eq(found.leak_threads, rows[i].roots);
+        check_eq(found.leak_globals, rows[i].roots);
+        check_eq(found.prof, 1);
+        check_eq(found.lg_prof_sample, 0);
+        check_eq(found.leak_text, LEAK_TEXT_GPERFTOOLS);
+        check_eq(found.leak_exit_code, 1);
+        check_eq(found.leak_max_offset, 1024);
+        check_str(found.leak_dump_dir, "/tmp");
+        check_eq(found.prof_final, 0);
+    }
+}
+
+TEST(sensitivity_of_heapcheck_is_for_as_is_only) {
+    check_eq(heapcheck("normal", "HEAP_CHECK_IGNORE_THREAD_LIVE", "false").leak_threads, 1);
+    check_eq(heapcheck("as-is", "HEAP_CHECK_IGNORE_THREAD_LIVE", "false").leak_threads, 0);
+    check_eq(heapcheck("as-is", "HEAP_CHECK_IGNORE_GLOBAL_LIVE", "0").leak_globals, 0);
+    check_eq(heapcheck("as-is", "HEAP_CHECK_AFTER_DESTRUCTORS", "1").leak_check, LEAK_CHECK_STRICT);
+    check_eq(heapcheck("normal", "HEAP_CHECK_AFTER_DESTRUCTORS", "1").leak_check, LEAK_CHECK_EXIT);
+}
+
+TEST(variables_of_heapcheck_are_options) {
+    check_eq(heapcheck("normal", "HEAP_CHECK_MAX_POINTER_OFFSET", "-1").leak_max_offset, 0);
+    check_eq(heapcheck("normal", "HEAP_CHECK_MAX_POINTER_OFFSET", "64").leak_max_offset, 64);
+    check_eq(heapcheck("normal", "HEAP_CHECK_POINTER_SOURCE_ALIGNMENT", "1").leak_step, 1);
+    check_eq(heapcheck("normal", "HEAP_CHECK_POINTER_SOURCE_ALIGNMENT", "0").leak_step, 8);
+    check_eq(heapcheck("normal", "HEAP_CHECK_MAX_LEAKS", "3").leak_max_reports, 3);
+    check_eq(heapcheck("normal", "HEAP_CHECK_MAX_LEAKS", "-1").leak_max_reports, 0);
+    check_eq(heapcheck("normal", "HEAP_CHECK_IDENTIFY_LEAKS", "true").leak_list_objects, 1);
+    check_eq(heapcheck("normal", "HEAP_CHECK_TEST_POINTER_ALIGNMENT", "1").leak_test_alignment, 1);
+    check_str(heapcheck("normal", "HEAP_CHECK_DUMP_DIRECTORY", "/var/x,y").leak_dump_dir,
+              "/var/x,y");
+    check_eq(heapcheck("normal", NULL, NULL).leak_say_none, 1);
+    check_eq(heapcheck("normal", "PERFTOOLS_VERBOSE", "-1").leak_say_none, 0);
+}
+
+TEST(an_empty_heapcheck_is_off_and_any_other_word_ends_the_program) {
+    defaults();
+    setenv("HEAPCHECK", "", 1);
+    check_str(init((struct opt_program){0}), "tally: HEAPCHECK is empty: no leak check\n");
+    check_eq(opt.leak_check, LEAK_CHECK_OFF);
+    check_eq(opt.prof, 0);
+    setenv("HEAPCHECK", "harsh", 1);
+    os_init();
+    struct opt_program program = {0};
+    check_dies(opt_init(program), "Unsupported heap_check flag: harsh", SIGABRT);
+    clear_environment();
+}
+
+TEST(lsan_options_are_options) {
+    defaults();
+    setenv("LSAN_OPTIONS", "exitcode=7:suppressions=/a/b.supp,max_leaks=5 report_objects=1:fast=0",
+           1);
+    check_str(init((struct opt_program){0}), "");
+    check_eq(opt.leak_exit_code, 7);
+    check_str(opt.leak_suppressions, "/a/b.supp");
+    check_eq(opt.leak_max_reports, 5);
+    check_eq(opt.leak_list_objects, 1);
+    check_eq(opt.leak_check, LEAK_CHECK_OFF);
+    setenv("LSAN_OPTIONS", "suppressions='/a b:c':exitcode", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_str(opt.leak_suppressions, "/a b:c");
+    setenv("LSAN_OPTIONS", "suppressions=", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_str(opt.leak_suppressions, "");
+    clear_environment();
+}
+
+TEST(a_leak_check_records_every_allocation_unless_the_profiler_is_set) {
+    defaults();
+    setenv("TALLY_CONF", "leak_check:exit", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_eq(opt.prof, 1);
+    check_eq(opt.lg_prof_sample, 0);
+    setenv("TALLY_CONF", "leak_check:exit,prof:true,lg_prof_sample:12", 1);
+    check_str(init((struct opt_program){0}), "");
+    check_eq(opt.lg_prof_sample, 12);
+    clear_environment();
 }

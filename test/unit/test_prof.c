@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
+#include <stdio.h>
 #include <sys/wait.h>
 
 #include "base/opt.h"
@@ -550,6 +551,55 @@ TEST(a_thread_that_ended_keeps_its_line_while_it_has_live_samples) {
     check_eq(totals.peak.objects, 2);
 }
 
+static void *record_as_worker(void *name) {
+    pthread_setname_np(pthread_self(), name);
+    release(record(0, 1, 16), 16);
+    prof_thread_ends();
+    return NULL;
+}
+
+/* The sum of what threads of this name have allocated. */
+static uint64_t accumulated_by(const char *name) {
+    uint64_t objects = 0;
+    struct prof_context context;
+    for (uint32_t i = 0; i < prof_context_count(); i++) {
+        char its[16];
+        bool has_ended;
+        if (prof_read_context(i, &context)) {
+            prof_read_thread(context.thread, its, &has_ended);
+            objects += strcmp(its, name) == 0 ? context.accumulated.objects : 0;
+        }
+    }
+    return objects;
+}
+
+TEST(what_ended_threads_have_allocated_stays_with_their_name) {
+    start_heap_with("prof_sys_thread_name:true");
+    prof_set_active(true);
+    for (unsigned i = 0; i < 10; i++) {
+        run_threads(1, record_as_worker, "worker");
+        run_threads(1, record_as_worker, "logger");
+    }
+    run_threads(1, record_as_worker, "logger");
+    check_eq(accumulated_by("worker"), 10);
+    check_eq(accumulated_by("logger"), 11);
+}
+
+TEST(names_beyond_many_share_one_line) {
+    start_heap_with("prof_sys_thread_name:true");
+    prof_set_active(true);
+    for (unsigned i = 0; i < 200; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "thread %u", i);
+        run_threads(1, record_as_worker, name);
+    }
+    check_eq(accumulated_by("thread 0"), 1);
+    check_eq(accumulated_by("thread 62"), 1);
+    check_eq(accumulated_by("thread 63"), 0);
+    check_eq(accumulated_by(""), 137);
+    check_eq(check_totals().accumulated.objects, 200);
+}
+
 TEST(many_threads_need_memory_for_few) {
     arm(0);
     uint32_t id;
@@ -577,6 +627,41 @@ TEST(names_come_from_the_kernel_if_wanted) {
     prof_thread_get_name(name);
     check_str(name, "second");
     record(0, 1, 16);
+    prof_read_thread(0, name, &has_ended);
+    check_str(name, "second");
+}
+
+TEST(a_name_that_the_program_gave_wins_over_the_kernels) {
+    char name[16];
+    bool has_ended;
+    arm(0);
+    prof_name_threads();
+    pthread_setname_np(pthread_self(), "of the kernel");
+    record(0, 1, 16);
+    prof_read_thread(0, name, &has_ended);
+    check_str(name, "of the kernel");
+    check(prof_thread_set_name("its own"));
+    for (int i = 0; i < 1000; i++) {
+        record(0, 1, 16);
+    }
+    prof_read_thread(0, name, &has_ended);
+    check_str(name, "its own");
+}
+
+TEST(where_all_is_sampled_the_kernel_is_asked_now_and_then) {
+    char name[16];
+    bool has_ended;
+    arm(0);
+    prof_name_threads();
+    pthread_setname_np(pthread_self(), "first name");
+    record(0, 1, 16);
+    pthread_setname_np(pthread_self(), "second");
+    record(0, 1, 16);
+    prof_read_thread(0, name, &has_ended);
+    check_str(name, "first name");
+    for (int i = 0; i < 4096 / 16; i++) {
+        record(0, 1, 16);
+    }
     prof_read_thread(0, name, &has_ended);
     check_str(name, "second");
 }

@@ -203,7 +203,7 @@ static void write_run(const char *path, unsigned snapshots) {
 /* The bytes in use that a word stands for; minus the exit status where it stands for nothing. */
 static int64_t bytes_of(const char *word) {
     int status = EXIT_DONE;
-    struct profile *profile = read_argument(word, &status);
+    struct profile *profile = read_argument(word, false, &status);
     if (profile == NULL) {
         check(status != EXIT_DONE);
         return -status;

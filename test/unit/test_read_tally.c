@@ -209,6 +209,59 @@ static uint32_t moments_with_damage(size_t at, bool salvage) {
     return count;
 }
 
+/* The processor's time is one snapshot's profile each, apart from memory. */
+static void put_cpu(struct file *to, uint64_t t_ns, unsigned value) {
+    uint8_t profile[200];
+    size_t length = make_profile(profile, value, 0);
+    put_frame(to, (struct frame){.type = FRAME_CPU, .t_ns = t_ns}, profile, length);
+}
+
+TEST(time_on_the_processor_is_kept_beside_memory) {
+    char why[READ_WHY_BYTES];
+    begin(&file);
+    put_cpu(&file, 900, 5);
+    put_snapshot(&file, 1000, 10, 20);
+    put_cpu(&file, 1900, 7);
+    put_snapshot(&file, 2000, 30, 40);
+    put_text(&file, FRAME_BYE, 2500, "cpu_lost=4\ncpu_left_out=2\n");
+    struct read_run *run = run_of(&file, file.length);
+    check_eq(run->moment_count, 2);
+    check_eq(run->cpu_count, 2);
+    check_eq(run->unknown_frames, 0);
+    check_eq(run->cpu_lost, 4);
+    check_eq(run->cpu_left_out, 2);
+    check_eq(run->cpu[0].t_ns, 900);
+    check_eq(profile_value(read_cpu_moment(run, 0, why), 0, 1), 5);
+    check_eq(profile_value(read_cpu_moment(run, 1, why), 0, 1), 7);
+    check_eq(profile_value(read_moment(run, 1, why), 0, 1), 30);
+    read_run_free(run);
+}
+
+TEST(leaks_that_cannot_be_read_cost_nothing_behind_them) {
+    begin(&file);
+    put_snapshot(&file, 1000, 10, 20);
+    put_text(&file, FRAME_LEAK, 1500, "no leaks of ours");
+    put_snapshot(&file, 2000, 30, 40);
+    put_text(&file, FRAME_BYE, 2500, "status=0\n");
+    struct read_run *run = run_of(&file, file.length);
+    check(run->leaks == NULL);
+    check_eq(run->moment_count, 2);
+    check(run->has_ended);
+    read_run_free(run);
+}
+
+TEST(damaged_time_costs_no_memory) {
+    begin(&file);
+    put_cpu(&file, 900, 5);
+    put_text(&file, FRAME_CPU, 950, "no profile");
+    put_snapshot(&file, 1000, 10, 20);
+    struct read_run *run = run_of(&file, file.length);
+    check_eq(run->cpu_count, 1);
+    check_eq(run->moment_count, 1);
+    check_eq(run->lost_bytes, strlen("no profile"));
+    read_run_free(run);
+}
+
 TEST(salvage_reads_on_behind_damage) {
     make_run(&file);
     const uint8_t *head = memmem(file.bytes, file.length, "TFRM\2", 5);

@@ -103,14 +103,18 @@ static size_t put_frame(uint8_t *to, unsigned type, uint64_t t_ns, const void *p
     return FRAME_HEAD_BYTES + (length + 7) / 8 * 8;
 }
 
-/* Two snapshots: profiles with the types a/b and c/d and nothing in them. */
+/* A profile with one type of this name and nothing in it. */
+static size_t put_profile(uint8_t *to, unsigned type, uint64_t t_ns, char name) {
+    uint8_t profile[] = "\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x01?\x32\x01u";
+    profile[10] = (uint8_t)name;
+    return put_frame(to, type, t_ns, profile, sizeof profile - 1);
+}
+
+static const char leaks[] =
+    "tally-leaks 1\nrate 1\ndefinite 3 3072 3000\ngroup definite 3 3072 3000 0 0x401010\nend\n";
+
+/* Two snapshots, of types a and c, four of the processor's time, w to z, and leaks. */
 static int recording(void) {
-    static const uint8_t first[] = "\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x01"
-                                   "a\x32\x01"
-                                   "b";
-    static const uint8_t second[] = "\x0a\x04\x08\x01\x10\x02\x32\x00\x32\x01"
-                                    "c\x32\x01"
-                                    "d";
     static uint8_t bytes[1024];
     const uint16_t version[] = {FRAMES_MAJOR, FRAMES_MINOR};
     const uint32_t header = FRAMES_HEADER_BYTES;
@@ -118,8 +122,13 @@ static int recording(void) {
     memcpy(bytes + 8, version, 4);
     memcpy(bytes + 12, &header, 4);
     size_t length = FRAMES_HEADER_BYTES;
-    length += put_frame(bytes + length, FRAME_SNAP, 1000, first, sizeof first - 1);
-    length += put_frame(bytes + length, FRAME_SNAP, 2000, second, sizeof second - 1);
+    length += put_profile(bytes + length, FRAME_CPU, 500, 'w');
+    length += put_profile(bytes + length, FRAME_SNAP, 1000, 'a');
+    length += put_profile(bytes + length, FRAME_CPU, 1000, 'x');
+    length += put_profile(bytes + length, FRAME_SNAP, 2000, 'c');
+    length += put_profile(bytes + length, FRAME_CPU, 2000, 'y');
+    length += put_profile(bytes + length, FRAME_CPU, 3000, 'z');
+    length += put_frame(bytes + length, FRAME_LEAK, 3000, leaks, sizeof leaks - 1);
     return file_of(bytes, length);
 }
 
@@ -136,6 +145,61 @@ TEST(moments_are_made_when_they_are_asked_for) {
     check(profile != NULL && profile == read_moment(run, 0, why));
     check_str(profile->types[0].name, "a");
     check_str(profile->source, "tally");
+    read_run_free(run);
+}
+
+TEST(moments_of_either_kind_are_asked_for_by_number) {
+    char why[READ_WHY_BYTES] = "";
+    recording();
+    struct read_run *run = read_confined(path, NULL, why);
+    check(run != NULL && run->cpu_count == 4);
+    check(run->cpu[0].profile == NULL && run->cpu[2].profile == NULL);
+    check_str(run->cpu[3].profile->types[0].name, "z");
+    check_str(read_cpu_moment(run, 2, why)->types[0].name, "y");
+    check_str(read_moment(run, 0, why)->types[0].name, "a");
+    check_str(read_cpu_moment(run, 0, why)->types[0].name, "w");
+    struct profile *profile = read_cpu_moment(run, 1, why);
+    check_str(profile->types[0].name, "x");
+    check(profile == read_cpu_moment(run, 1, why));
+    check_str(why, "");
+    read_run_free(run);
+}
+
+TEST(leaks_come_with_a_recording_or_alone) {
+    char why[READ_WHY_BYTES] = "";
+    for (int is_alone = 0; is_alone < 2; is_alone++) {
+        if (is_alone) {
+            file_of(leaks, sizeof leaks - 1);
+        } else {
+            recording();
+        }
+        struct read_run *run = read_confined(path, is_alone ? "leaks" : NULL, why);
+        check_str(why, "");
+        check(run != NULL && run->leaks != NULL);
+        check_eq(run->moment_count, is_alone ? 0 : 2);
+        check_eq(run->leaks->sums[READ_LEAK_DEFINITE].requested, 3000);
+        check_eq(total_of(run->leaks->profile, "leak_objects"), 3);
+        read_run_free(run);
+    }
+    file_of(heap, sizeof heap - 1);
+    check_sentence("leaks", "it is no result of a leak check");
+}
+
+TEST(a_moment_that_is_not_there_is_a_sentence) {
+    char why[READ_WHY_BYTES] = "";
+    recording();
+    struct read_run *run = read_confined(path, NULL, why);
+    check(run != NULL);
+    check(read_worker_moment(run->worker, false, 2, why) == NULL); /* there are two */
+    check_str(why, "it has no such snapshot");
+    why[0] = '\0';
+    check(read_worker_moment(run->worker, true, 4, why) == NULL);
+    check_str(why, "it has no such snapshot");
+    why[0] = '\0';
+    struct profile *profile = read_worker_moment(run->worker, true, 2, why); /* it works on */
+    check(profile != NULL);
+    check_str(profile->types[0].name, "y");
+    profile_free(profile);
     read_run_free(run);
 }
 
@@ -158,5 +222,6 @@ TEST(a_reader_that_dies_is_a_sentence) {
     check(read_moment(run, 0, why) == NULL);
     check_str(why, "its reader died by signal 10, which is a mistake of tally");
     check(read_moment(run, 0, why) == NULL);
+    check(read_cpu_moment(run, 0, why) == NULL);
     read_run_free(run);
 }

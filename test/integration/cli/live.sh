@@ -118,6 +118,22 @@ show sh -c "tally start $target; tally stats $target | head -n 1"
 show tally start --for=10ms --no-names -o burst.pb.gz $target
 show tally stop $target
 show tally stop --discard $target
+say Time on the processor.
+show tally start --cpu $target
+show tally start --cpu=250 $target
+show sh -c "tally ps | grep $name"
+show tally dump --kind=cpu --no-names $target
+show tally dump --kind=cpu -o time.prof $target
+show cat time.prof
+show tally stop --kind=cpu $target
+show tally stop --kind=cpu $target
+show tally start --cpu=99 --for=10ms --no-names -o time.pb.gz $target
+show cat time.pb.gz
+show tally start --cpu=99 --heap --for=10ms --no-names --format=pprof -o two.pb.gz $target
+show tally start --cpu=0 $target
+show tally start --cpu=9999 $target
+mkdir both
+show sh -c "cd both && tally start --cpu --rate=dev --for=10ms --no-names $target && cat ./*"
 show tally set dirty_decay_ms=0 $target
 show tally set dirty_decay_ms=5 dirty_decay_ms=6 $target
 show tally set arenas.dirty_decay_ms=7 background_thread=true $target

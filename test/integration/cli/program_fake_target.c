@@ -189,6 +189,26 @@ static size_t dump(const struct wire_message *request, struct wire_writer *write
     return wire_end(writer);
 }
 
+/* A profile of time that always has the same samples. */
+static size_t answer_about_time(const struct wire_message *request, struct wire_writer *writer) {
+    static bool is_on;
+    bool starts = strcmp(request->verb, "start") == 0;
+    if (is_on == starts) {
+        return wire_error(writer, starts ? WIRE_BUSY : WIRE_UNAVAILABLE,
+                          starts ? "it is recorded already" : "it is not recorded");
+    }
+    is_on = starts;
+    page->cpu_hz = starts ? (uint64_t)atoll(wire_find(request, "hz")) : 0;
+    wire_begin(writer, "ok");
+    if (starts) {
+        wire_add(writer, "hz", wire_find(request, "hz"));
+    } else {
+        wire_add_number(writer, "samples", 5871);
+        wire_add_number(writer, "lost", 2);
+    }
+    return wire_end(writer);
+}
+
 static size_t answer(const struct wire_message *request, struct wire_writer *writer, int passed) {
     const char *verb = request->verb;
     if (strcmp(verb, "dump") == 0) {
@@ -199,6 +219,10 @@ static size_t answer(const struct wire_message *request, struct wire_writer *wri
     }
     if (strcmp(verb, "set") == 0) {
         return set_option(request, writer);
+    }
+    const char *kind = wire_find(request, "kind");
+    if (kind != NULL && strcmp(kind, "cpu") == 0) {
+        return answer_about_time(request, writer);
     }
     if (strcmp(verb, "start") == 0) {
         const char *rate = wire_find(request, "rate");

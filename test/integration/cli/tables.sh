@@ -64,7 +64,7 @@ same tally "help and fish" global names
 grep -q -e '--memory-limit' "$scratch/global" || fail "the global options are not found"
 
 tally help --names >"$scratch/commands"
-sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$scratch/help" >"$scratch/listed"
+sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p' "$scratch/help" >"$scratch/listed"
 same tally "tally --help and help --names" commands listed
 while read -r command; do
     tally "$command" --help >"$scratch/help" || fail "no help for $command"
