@@ -11,7 +11,7 @@ FUZZ_SECONDS ?= 60
 BUILD := $(if $(filter release,$(PRESET)),build,build-$(PRESET))
 CTEST := tools/ctest_count.sh --test-dir $(BUILD)
 
-.PHONY: all build demo test stress soak fault fuzz bench lint format clean
+.PHONY: all build demo tests test stress soak fault fuzz bench lint format clean
 .NOTPARALLEL:
 all: deps-build build
 # Ninja where there is one; a tree already configured keeps its generator.
@@ -19,20 +19,23 @@ build:
 	@if command -v ninja >/dev/null; then export CMAKE_GENERATOR="$${CMAKE_GENERATOR:-Ninja}"; fi; \
 	    cmake --preset $(PRESET) --log-level=WARNING >/dev/null
 	@cmake --build $(BUILD) -j $(JOBS)
+# Every program that a test or a bench runs.
+tests: deps-test all
+	@cmake --build $(BUILD) -j $(JOBS) --target tests
 demo: deps-demo all
 	@tools/demo.sh $(BUILD)/libtally.so
-test: deps-test all
+test: tests
 	@$(CTEST) -j $(JOBS) --output-on-failure $(TEST_ARGS)
-stress: deps-test all
-	@STRESS=1 $(CTEST) -L 'stress|model' --output-on-failure --repeat until-fail:$(STRESS_ROUNDS)
+stress: tests
+	@STRESS=1 $(CTEST) -L stress --output-on-failure --repeat until-fail:$(STRESS_ROUNDS)
 # HOURS may be a fraction; memory is judged when an hour and more remains after the warm-up.
-soak: deps-test all
+soak: tests
 	@python3 tools/soak.py --build $(BUILD) --hours $(HOURS)
-fault: deps-test all
+fault: tests
 	@STRESS=1 $(CTEST) -L fault --verbose
 fuzz: deps-test
 	@tools/fuzz.sh $(FUZZ_SECONDS)
-bench: deps-bench all
+bench: deps-bench tests
 	@python3 bench/run.py $(BENCH_ARGS)
 lint:
 	@python3 tools/lint.py

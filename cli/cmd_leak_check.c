@@ -120,14 +120,27 @@ static void print_head(const struct read_leaks *leaks) {
     }
 }
 
-static void print_growth(const struct finding *finding) {
-    unsigned most = finding->growth_count < GROWTH_SHOWN ? finding->growth_count : GROWTH_SHOWN;
-    for (unsigned i = 0; i < most; i++) {
-        const struct growth *one = &finding->growth[i];
-        printf("%s  growing: %s (+%s/h, now %s)\n", i == 0 ? "" : "                 ", one->place,
-               size_text((int64_t)one->per_hour), size_text(one->bytes));
+/* Does it grow because it is lost? */
+static bool is_lost(const struct growth *one, const struct leak_sites *sites) {
+    int64_t lost = 0;
+    for (uint32_t i = 0; i < sites->count; i++) {
+        const struct leak_site *site = &sites->rows[i];
+        bool is_leak = site->kind == READ_LEAK_DEFINITE || site->kind == READ_LEAK_INDIRECT;
+        lost += is_leak && strcmp(site->place, one->place) == 0 ? site->bytes : 0;
     }
-    if (most == 0) {
+    return lost * 2 > one->bytes;
+}
+
+static void print_growth(const struct finding *finding, const struct leak_sites *sites) {
+    unsigned shown = 0;
+    for (unsigned i = 0; i < finding->growth_count && shown < GROWTH_SHOWN; i++) {
+        const struct growth *one = &finding->growth[i];
+        if (!is_lost(one, sites)) {
+            printf("%s  growing: %s (+%s/h, now %s)\n", shown++ == 0 ? "" : "                 ",
+                   one->place, size_text((int64_t)one->per_hour), size_text(one->bytes));
+        }
+    }
+    if (shown == 0) {
         puts(finding->knows_growth ? "  nothing keeps growing" : "");
     }
 }
@@ -183,7 +196,7 @@ static void print_all(const struct finding *finding, const struct leak_sites *si
     printf("%-16s %10s in %s, not leaks", "STILL REACHABLE",
            size_text(sums[READ_LEAK_REACHABLE].requested),
            blocks(sums[READ_LEAK_REACHABLE].objects));
-    print_growth(finding);
+    print_growth(finding, sites);
     if (leaks->rate == 0 && sums[READ_LEAK_DEFINITE].objects > 0) {
         puts("no call stacks: the profiler was not on when these were allocated");
     }

@@ -17,48 +17,9 @@
 #include "escape.h"
 #include "export.h"
 #include "keys.h"
+#include "prof/proto_fields.h"
 #include "select.h"
 #include "text_table.h"
-
-enum profile_field {
-    PROFILE_SAMPLE_TYPE = 1,
-    PROFILE_SAMPLE = 2,
-    PROFILE_MAPPING = 3,
-    PROFILE_LOCATION = 4,
-    PROFILE_FUNCTION = 5,
-    PROFILE_STRING = 6,
-    PROFILE_DROP_FRAMES = 7,
-    PROFILE_TIME_NANOS = 9,
-    PROFILE_DURATION_NANOS = 10,
-    PROFILE_PERIOD_TYPE = 11,
-    PROFILE_PERIOD = 12,
-    PROFILE_COMMENT = 13,
-    PROFILE_DEFAULT_SAMPLE_TYPE = 14,
-};
-enum { TYPE_TYPE = 1, TYPE_UNIT = 2 };
-enum { SAMPLE_LOCATION = 1, SAMPLE_VALUE = 2, SAMPLE_LABEL = 3 };
-enum { LABEL_KEY = 1, LABEL_STR = 2, LABEL_NUM = 3, LABEL_NUM_UNIT = 4 };
-enum mapping_field {
-    MAPPING_ID = 1,
-    MAPPING_START = 2,
-    MAPPING_LIMIT = 3,
-    MAPPING_OFFSET = 4,
-    MAPPING_FILENAME = 5,
-    MAPPING_BUILD_ID = 6,
-    MAPPING_HAS_FUNCTIONS = 7,
-    MAPPING_HAS_FILENAMES = 8,
-    MAPPING_HAS_LINE_NUMBERS = 9,
-    MAPPING_HAS_INLINE_FRAMES = 10,
-};
-enum { LOCATION_ID = 1, LOCATION_MAPPING = 2, LOCATION_ADDRESS = 3, LOCATION_LINE = 4 };
-enum { LINE_FUNCTION = 1, LINE_LINE = 2 };
-enum {
-    FUNCTION_ID = 1,
-    FUNCTION_NAME = 2,
-    FUNCTION_SYSTEM_NAME = 3,
-    FUNCTION_FILENAME = 4,
-    FUNCTION_START_LINE = 5
-};
 
 /* Entry points of allocators: pprof drops them and what they call once it has found names. */
 static const char drop_frames[] =
@@ -128,7 +89,7 @@ static uint32_t number_string(struct proto *proto, const char *text) {
 
 static void put_type(struct proto *proto, unsigned field, struct profile_type type) {
     struct bytes part = {0};
-    put_number(&part, TYPE_TYPE, number_string(proto, type.name));
+    put_number(&part, TYPE_NAME, number_string(proto, type.name));
     put_number(&part, TYPE_UNIT, number_string(proto, type.unit));
     put_message(&proto->message, field, &part);
     free(part.data);
@@ -165,10 +126,10 @@ static void put_label(struct proto *proto, struct bytes *sample,
     struct bytes part = {0};
     put_number(&part, LABEL_KEY, number_string(proto, label->key));
     if (label->text != NULL) {
-        put_number(&part, LABEL_STR, number_string(proto, label->text));
+        put_number(&part, LABEL_TEXT, number_string(proto, label->text));
     } else {
-        put_number(&part, LABEL_NUM, (uint64_t)label->number);
-        put_number(&part, LABEL_NUM_UNIT, number_string(proto, label->unit));
+        put_number(&part, LABEL_NUMBER, (uint64_t)label->number);
+        put_number(&part, LABEL_UNIT, number_string(proto, label->unit));
     }
     put_message(sample, SAMPLE_LABEL, &part);
     free(part.data);
@@ -233,13 +194,13 @@ static void put_mappings(struct proto *proto) {
         put_number(&part, MAPPING_START, mapping->start);
         put_number(&part, MAPPING_LIMIT, mapping->limit);
         put_number(&part, MAPPING_OFFSET, mapping->offset);
-        put_number(&part, MAPPING_FILENAME, number_string(proto, mapping->path));
+        put_number(&part, MAPPING_FILE, number_string(proto, mapping->path));
         put_number(&part, MAPPING_BUILD_ID, number_string(proto, mapping->build_id));
         if (found[i].has_locations && !found[i].is_unnamed) {
             put_number(&part, MAPPING_HAS_FUNCTIONS, 1);
-            put_number(&part, MAPPING_HAS_FILENAMES, found[i].has_files);
-            put_number(&part, MAPPING_HAS_LINE_NUMBERS, found[i].has_lines);
-            put_number(&part, MAPPING_HAS_INLINE_FRAMES, found[i].has_inlined);
+            put_number(&part, MAPPING_HAS_FILES, found[i].has_files);
+            put_number(&part, MAPPING_HAS_LINES, found[i].has_lines);
+            put_number(&part, MAPPING_HAS_INLINED, found[i].has_inlined);
         }
         put_message(&proto->message, PROFILE_MAPPING, &part);
     }
@@ -264,7 +225,7 @@ static void put_functions(struct proto *proto) {
             put_number(&part, FUNCTION_ID, id);
             put_number(&part, FUNCTION_NAME, name);
             put_number(&part, FUNCTION_SYSTEM_NAME, number_string(proto, function->system_name));
-            put_number(&part, FUNCTION_FILENAME, file);
+            put_number(&part, FUNCTION_FILE, file);
             put_number(&part, FUNCTION_START_LINE, function->start_line);
             put_message(&proto->message, PROFILE_FUNCTION, &part);
         }
@@ -287,7 +248,7 @@ static void put_locations(struct proto *proto) {
         for (uint32_t k = 0; k < location->line_count; k++) {
             const struct profile_line *of = &profile->lines[location->lines + k];
             put_number(&line, LINE_FUNCTION, proto->functions[of->function]);
-            put_number(&line, LINE_LINE, of->number);
+            put_number(&line, LINE_NUMBER, of->number);
             put_message(&part, LOCATION_LINE, &line);
         }
         put_message(&proto->message, PROFILE_LOCATION, &part);
@@ -307,8 +268,8 @@ static void put_facts(struct proto *proto) {
     if (is_heap(profile) && !args_select.show_internal) {
         put_number(message, PROFILE_DROP_FRAMES, number_string(proto, drop_frames));
     }
-    put_number(message, PROFILE_TIME_NANOS, (uint64_t)profile->time_ns);
-    put_number(message, PROFILE_DURATION_NANOS, (uint64_t)profile->duration_ns);
+    put_number(message, PROFILE_TIME, (uint64_t)profile->time_ns);
+    put_number(message, PROFILE_DURATION, (uint64_t)profile->duration_ns);
     if (profile->period_type.name != NULL) {
         put_type(proto, PROFILE_PERIOD_TYPE, profile->period_type);
     }
@@ -318,7 +279,7 @@ static void put_facts(struct proto *proto) {
     }
     if (profile->type_count > 0) {
         const char *name = profile->types[profile->default_type].name;
-        put_number(message, PROFILE_DEFAULT_SAMPLE_TYPE, number_string(proto, name));
+        put_number(message, PROFILE_DEFAULT_TYPE, number_string(proto, name));
     }
 }
 

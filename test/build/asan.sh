@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# asan.sh - unit and model tests and the fuzz corpora under the address and
+# asan.sh - unit and stress tests and the fuzz corpora under the address and
 # undefined-behaviour sanitizers.
 . "$SOURCE/test/build/flavour.sh"
 build_flavour asan asan
-test_flavour asan '^(unit|model|fuzz)$'
+test_flavour asan '^(unit|inside|fuzz)$'

@@ -36,7 +36,7 @@ build_flavour() {
     shift 2
     cd "$SOURCE"
     quietly cmake --preset "$preset" -B "build-$name" -DTALLY_WERROR=ON -DTALLY_BUILD_TESTS=OFF "$@"
-    quietly cmake --build "build-$name" -j 2
+    quietly cmake --build "build-$name" -j 2 --target all tests
 }
 
 # For build_flavour where the command would be no other than elsewhere: it is left out.

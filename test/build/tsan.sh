@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# tsan.sh - unit and model tests of the library under the thread sanitizer.  The command has one thread.
+# tsan.sh - unit and stress tests of the library under the thread sanitizer.  The command has one thread.
 . "$SOURCE/test/build/flavour.sh"
 build_flavour tsan tsan $WITHOUT_COMMAND
-test_flavour tsan '^(unit|model)$'
+test_flavour tsan '^(unit|inside)$'

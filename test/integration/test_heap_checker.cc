@@ -3,8 +3,7 @@
  * test_heap_checker.cc - gperftools' HeapLeakChecker, served by tally: leaks since a checker was made, Disabler,
  * ignored objects, hidden pointers, the whole program.
  *
- * The class is declared here as gperftools 2.10 has it, so that names and size are those that programs were
- * compiled with.
+ * By the header that we offer; test_gperftools_linked.sh has the same class from gperftools' own.
  */
 #include <cstdint>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <gperftools/heap-checker.h>
 #include <tally/tally.h>
 
 #include "test.h"
@@ -26,42 +26,6 @@ const char *malloc_conf = "leak_check:local,leak_exit_code:0";
 
 TEST_SETUP(require_tally);
 
-class HeapLeakChecker {
-  public:
-    static bool IsActive();
-    static HeapLeakChecker *GlobalChecker();
-    static bool NoGlobalLeaks();
-    static void CancelGlobalCheck();
-    explicit HeapLeakChecker(const char *name);
-    ~HeapLeakChecker();
-    bool NoLeaks() {
-        return DoNoLeaks(DO_NOT_SYMBOLIZE);
-    }
-    bool SameHeap() {
-        return NoLeaks();
-    }
-    ssize_t BytesLeaked() const;
-    ssize_t ObjectsLeaked() const;
-    class Disabler {
-      public:
-        Disabler();
-        ~Disabler();
-    };
-    template <typename T> static T *IgnoreObject(T *object) {
-        DoIgnoreObject(object);
-        return object;
-    }
-    static void UnIgnoreObject(const void *object);
-
-  private:
-    enum ShouldSymbolize { SYMBOLIZE, DO_NOT_SYMBOLIZE };
-    bool DoNoLeaks(ShouldSymbolize should_symbolize);
-    static void DoIgnoreObject(const void *object);
-    void *fields[3];
-    bool has_checked;
-    ssize_t sums[2];
-    bool keeps_profiles;
-};
 static_assert(sizeof(HeapLeakChecker) == 56, "that of gperftools 2.10");
 
 namespace {

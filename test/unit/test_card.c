@@ -104,6 +104,13 @@ static void has(const char *text, const char *part) {
     }
 }
 
+TEST(a_peak_is_never_told_as_less_than_what_was_counted) {
+    points[31].live = (uint64_t)2048 * MIB;
+    const char *text = print((struct card_style){.width = 120});
+    has(text, "peak  2.0 GiB at 31.0 s");
+    lacks(text, "±");
+}
+
 TEST(a_wide_card_has_the_sites_beside_the_chart) {
     check_str(
         print((struct card_style){.width = 120}),

@@ -148,6 +148,43 @@ TEST(moments_are_made_when_they_are_asked_for) {
     read_run_free(run);
 }
 
+/* The value of a line of the status of our only child. */
+static void status_of_child(const char *key, char value[64]) {
+    char name[64] = "", line[256];
+    FILE *children = fopen("/proc/thread-self/children", "r");
+    int pid;
+    if (children == NULL) {
+        skip("the kernel does not tell children of processes");
+    }
+    check_eq(fscanf(children, "%d", &pid), 1);
+    fclose(children);
+    snprintf(name, sizeof name, "/proc/%d/status", pid);
+    FILE *status = fopen(name, "r");
+    check(status != NULL);
+    value[0] = '\0';
+    while (fgets(line, sizeof line, status) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            check_eq(sscanf(line + strlen(key), "%63s", value), 1);
+        }
+    }
+    fclose(status);
+}
+
+/* test_confine.c has what it then cannot do. */
+TEST(who_reads_has_given_up_its_rights) {
+    char why[READ_WHY_BYTES] = "", value[64];
+    recording();
+    struct read_run *run = read_confined(path, NULL, why);
+    check(run != NULL);
+    status_of_child("Seccomp:", value);
+    check_str(value, "2");
+    status_of_child("NoNewPrivs:", value);
+    check_str(value, "1");
+    status_of_child("Uid:", value);
+    check(geteuid() != 0 || strcmp(value, "65534") == 0);
+    read_run_free(run);
+}
+
 TEST(moments_of_either_kind_are_asked_for_by_number) {
     char why[READ_WHY_BYTES] = "";
     recording();
