@@ -17,7 +17,7 @@
 #include "escape.h"
 #include "export.h"
 #include "keys.h"
-#include "prof/proto_fields.h"
+#include "contract/proto_fields.h"
 #include "select.h"
 #include "text_table.h"
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/suppress.h"
+#include "contract/suppress.h"
 #include "cli.h"
 #include "select.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "cli.h"
-#include "prof/proto_fields.h"
+#include "contract/proto_fields.h"
 #include "read_text.h"
 
 enum { KIND_VARINT = 0, KIND_64_BITS = 1, KIND_BYTES = 2, KIND_32_BITS = 5 };

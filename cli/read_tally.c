@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * read_tally.c - the container *.tally, as prof/frames.h has it.
+ * read_tally.c - the container *.tally, as contract/frames.h has it.
  *
  * Frames are taken from the front until one is not whole: what is behind it is lost and counted.  That
  * is how the file of a killed program ends, so it is no error.  With --salvage the search goes on behind it,
@@ -14,7 +14,7 @@
 #include <zlib.h>
 
 #include "cli.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "read_text.h"
 
 enum {

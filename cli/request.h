@@ -8,7 +8,7 @@
 #pragma once
 
 #include "cli.h"
-#include "control/wire.h"
+#include "contract/wire.h"
 #include "target.h"
 
 struct reply {

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "cli.h"
-#include "control/stats_page.h"
+#include "contract/stats_page.h"
 
 enum { TARGET_NAME_BYTES = 64 };
 

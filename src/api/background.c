@@ -30,7 +30,7 @@
 #include <stdatomic.h>
 
 #include "api/life.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/own.h"
 #include "control/control.h"

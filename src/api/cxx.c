@@ -16,7 +16,7 @@
 
 #include "base/common.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 
 #if TALLY_OVERRIDE
 

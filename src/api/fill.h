@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/heap.h"
 
 void fill_new_bytes(void *object, size_t from, bool *zeroed);

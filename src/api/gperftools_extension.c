@@ -26,7 +26,7 @@
 #include "api/life.h"
 #include "base/bits.h"
 #include "base/count.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "prof/prof.h"

@@ -13,7 +13,7 @@
 #include "api/leak_exit.h"
 #include "api/life.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "leak/leak.h"

@@ -19,7 +19,7 @@
 
 #include "api/life.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "prof/prof.h"

@@ -14,7 +14,7 @@
 #include "api/background.h"
 #include "api/life.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/own.h"
 #include "control/control.h"

@@ -22,7 +22,7 @@
 #include "api/life.h"
 #include "api/names.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "guard/guard.h"
 #include "heap/heap.h"

@@ -8,7 +8,7 @@
 #include "api/life.h"
 #include "api/listener.h"
 #include "base/bits.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "heap/heap.h"

@@ -23,7 +23,10 @@ void log_forked(void);
 /* Text as it is, to log_writer or descriptor 2. */
 void log_write(void *opaque, const char *text);
 
-/* One line.  After a warning the program ends if the option abort says so. */
+/* Not 0: the process ends after a warning.  The option abort, once there are options. */
+extern const uint64_t *log_aborts HIDDEN;
+
+/* One line. */
 void log_line(const char *format, ...) PRINTF_LIKE(1, 2);
 /* The same past log_writer, for a thread that must call nothing of the program's, about what the program knows
  * nothing of: only while descriptor 2 is what it was at start.  A program that has closed it may have a file

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "control/control.h"
 #include "heap/heap.h"
 

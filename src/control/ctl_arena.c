@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
 #include "control/snapshot.h"

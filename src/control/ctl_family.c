@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "control/ctl.h"
 #include "control/snapshot.h"
 

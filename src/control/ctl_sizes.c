@@ -2,7 +2,7 @@
  *
  * ctl_sizes.c - the parts of arenas.* that never change: sizes, and how many there are.
  */
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "base/common.h"
-#include "base/suppress.h"
+#include "contract/suppress.h"
 #include "prof/prof.h"
 
 /* All zeros: nothing was looked up yet. */

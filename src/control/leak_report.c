@@ -11,7 +11,7 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/leak_names.h"
 #include "control/leaks.h"

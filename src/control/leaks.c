@@ -16,7 +16,7 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_threads.h"
 #include "control/leak_names.h"

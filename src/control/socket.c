@@ -20,14 +20,14 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "base/os_socket.h"
 #include "control/control.h"
-#include "control/stats_page.h"
+#include "contract/stats_page.h"
 #include "control/verbs.h"
-#include "control/wire.h"
+#include "contract/wire.h"
 
 enum {
     NAME_BYTES = 40,

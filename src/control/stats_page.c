@@ -22,16 +22,15 @@
  * Cost        Some microseconds ten times a second; a heap whose figures take longer to read is read less
  *             often, so that it never is more than half a percent.
  */
-#include "control/stats_page.h"
-
 #include <string.h>
 
 #include <tally/tally.h>
 
 #include "base/attention.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_shared.h"
+#include "contract/stats_page.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
 #include "heap/heap.h"

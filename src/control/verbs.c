@@ -17,7 +17,7 @@
 
 #include "base/bits.h"
 #include "base/fmt.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_socket.h"
 #include "base/own.h"

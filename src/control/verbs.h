@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "control/wire.h"
+#include "contract/wire.h"
 
 /* In the order of the option control. */
 enum verbs_right { VERBS_NONE, VERBS_READ, VERBS_WRITE };

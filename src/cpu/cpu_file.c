@@ -18,7 +18,7 @@
 #include "base/attention.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_timer.h"
 #include "base/own.h"

@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "guard/guard.h"
 
 void guard_refuse(const char *function, const void *address, const struct heap_object *object) {

@@ -21,7 +21,7 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"

@@ -32,7 +32,7 @@
 
 #include "base/attention.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/depot.h"

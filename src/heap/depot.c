@@ -30,7 +30,7 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/dirty.h"

@@ -25,7 +25,7 @@
 
 #include "base/attention.h"
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/meta.h"
 #include "heap/pages.h"

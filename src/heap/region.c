@@ -22,7 +22,7 @@
 #include <string.h>
 
 #include "base/attention.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/meta.h"

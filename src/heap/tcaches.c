@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/cache.h"
 #include "heap/meta.h"
 #include "heap/thread.h"

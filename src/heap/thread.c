@@ -28,7 +28,7 @@
 
 #include "base/attention.h"
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"

@@ -15,9 +15,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
-#include "prof/dump_file.h"
+#include "out/dump_file.h"
 #include "prof/dump_writers.h"
 #include "prof/tell.h"
 

@@ -18,7 +18,7 @@
  * It looks up all addresses but the first of a stack one byte earlier, inside the call.  It expects a
  * frame of the allocator there; ours are left out, so the first is written less one already.
  */
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/real.h"
 #include "prof/dump_writers.h"
 

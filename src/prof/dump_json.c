@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/fmt.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "prof/dump_writers.h"
 

@@ -17,7 +17,7 @@
 #include "base/fmt.h"
 #include "base/os.h"
 #include "prof/dump_writers.h"
-#include "prof/proto.h"
+#include "out/proto.h"
 
 enum word {
     WORD_NONE,

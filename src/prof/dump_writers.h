@@ -4,8 +4,8 @@
  */
 #pragma once
 
-#include "prof/maps.h"
-#include "prof/out.h"
+#include "out/maps.h"
+#include "out/out.h"
 #include "prof/extract.h"
 
 void dump_write_jemalloc(struct out *out, const struct extract *extract, const struct maps *maps);

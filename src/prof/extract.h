@@ -14,7 +14,7 @@
 #pragma once
 
 #include "prof/dump.h"
-#include "prof/pile.h"
+#include "out/pile.h"
 #include "prof/prof.h"
 
 struct extract_row {

@@ -19,8 +19,8 @@
 #include "base/fmt.h"
 #include "base/os.h"
 #include "prof/dump_writers.h"
-#include "prof/frames.h"
-#include "prof/gzip.h"
+#include "contract/frames.h"
+#include "out/gzip.h"
 
 enum { CRC_AT = 28, ALIGNMENT = 8 };
 

@@ -9,7 +9,7 @@
 
 #include "base/common.h"
 #include "prof/dump.h"
-#include "prof/dump_file.h"
+#include "out/dump_file.h"
 
 /* A container on the way; all zeros: none.  The path ends in ".part" until frames_end. */
 struct frames {

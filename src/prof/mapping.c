@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 #include "prof/record.h"
 

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "prof/journal.h"
 #include "prof/mapping.h"

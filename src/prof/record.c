@@ -17,7 +17,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/real.h"
 #include "heap/heap.h"
 #include "prof/journal.h"

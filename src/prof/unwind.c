@@ -45,7 +45,7 @@
 
 #include "base/bits.h"
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/heap.h"
 #include "prof/cfi.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "fuzz.h"
 

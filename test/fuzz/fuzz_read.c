@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "fuzz.h"
 #include "leak_sites.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "read.h"
 
 enum { MOMENTS_LOOKED_AT = 4, CONTAINER_BYTES = 1 << 20 };

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "control/wire.h"
+#include "contract/wire.h"
 #include "fuzz.h"
 
 static void write_again(const struct wire_message *message) {

@@ -12,7 +12,7 @@
 #ifdef USES_HEADERS
 #include <string.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 
 int main(void) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""read_frames.py - an independent reader of containers (src/prof/frames.h), for tests.
+"""read_frames.py - an independent reader of containers (src/contract/frames.h), for tests.
 
     read_frames.py FILE             a line for each frame, then `whole` or `cut BYTES`
     read_frames.py --totals FILE    name=sum for each sample type of the last snapshot

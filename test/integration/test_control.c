@@ -31,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "control/stats_page.h"
+#include "contract/stats_page.h"
 #include "test.h"
 
 TEST_SETUP(require_tally);

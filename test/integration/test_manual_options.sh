@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The tables of docs/manual/options.md are those of src/base/options.def. With --update they are
+# The tables of docs/manual/options.md are those of src/opt/options.def. With --update they are
 # written anew:
 #
 #     BUILD=build test/integration/test_manual_options.sh --update
@@ -10,7 +10,7 @@
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
 page=$here/docs/manual/options.md
-begin='<!-- From src/base/options.def, by test/integration/test_manual_options.sh --update. -->'
+begin='<!-- From src/opt/options.def, by test/integration/test_manual_options.sh --update. -->'
 end='<!-- End of the tables. -->'
 
 [ -x "$build/print_options" ] || fail "$build/print_options does not exist: build it first"

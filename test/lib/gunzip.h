@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * gunzip.h - reads the gzip files that prof/gzip.c writes, by the text of RFC 1951 and 1952 and not by
+ * gunzip.h - reads the gzip files that out/gzip.c writes, by the text of RFC 1951 and 1952 and not by
  * that source: blocks with the fixed code, and the check of length and sum at the end.
  *
  * Anything else fails the test.  What other readers make of the files is seen in test/interop.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""make_tally.py OUT end|cut PROFILE...: a recording (prof/frames.h) whose snapshots, a second apart, are these.
+"""make_tally.py OUT end|cut PROFILE...: a recording (contract/frames.h) whose snapshots, a second apart, are these.
 
 With "cut" it has no last frame, as that of a killed program.  cpu:PROFILE is the processor's time at the
 moment of the snapshot that follows.

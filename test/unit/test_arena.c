@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/depot.h"
 #include "heap/heap.h"

@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
 #include "heap/heap.h"

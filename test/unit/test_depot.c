@@ -5,7 +5,7 @@
  */
 #include "heap/depot.h"
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/arena.h"
 #include "heap/heap.h"
 #include "heap/pages.h"

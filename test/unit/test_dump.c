@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "gunzip.h"
 #include "prof/prof.h"

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/os.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "unit.h"
 
 static long writes_allowed = -1; /* so many bytes more; -1 all */

@@ -2,7 +2,7 @@
  *
  * test_gzip.c - what goes into a gzip file comes out again, whatever it is.
  */
-#include "prof/gzip.h"
+#include "out/gzip.h"
 
 #include "gunzip.h"
 #include "unit.h"

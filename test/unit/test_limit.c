@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #include "base/attention.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/heap.h"
 #include "heap/large.h"

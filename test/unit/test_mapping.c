@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 #include "unit.h"
 

@@ -4,7 +4,7 @@
  * or only half there, there are fewer of them and nothing worse.
  */
 #define _GNU_SOURCE /* dl_iterate_phdr, memfd_create */
-#include "prof/maps.h"
+#include "out/maps.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
  * test_modes.c - what a thread may ask for itself: no cache, a smaller one, another arena, and exact
  * counters (heap/thread.h).
  */
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "unit.h"

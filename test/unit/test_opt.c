@@ -3,13 +3,13 @@
  * test_opt.c - configuration text: what is valid is applied, what is not is one warning line each,
  * and nothing ends the program.
  */
-#include "base/opt.h"
-#include "base/opt_gperftools.h"
+#include "opt/opt.h"
+#include "opt/opt_gperftools.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include "base/opt_sources.h"
+#include "opt/opt_sources.h"
 #include "base/os.h"
 #include "unit.h"
 

@@ -5,7 +5,7 @@
  */
 #include "heap/pages.h"
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/heap.h"

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/events.h"
 #include "prof/recent.h"

@@ -9,7 +9,7 @@
 #include <zlib.h>
 
 #include "cli.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "profiles.h"
 
 static char folder[] = "/tmp/tally-read-XXXXXX";

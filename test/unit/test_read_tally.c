@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "cli.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "profiles.h"
 
 /* ---------------------------------------------------------------- making files */

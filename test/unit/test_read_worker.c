@@ -13,7 +13,7 @@
 #include <zlib.h>
 
 #include "cli.h"
-#include "prof/frames.h"
+#include "contract/frames.h"
 #include "profiles.h"
 
 static char path[64];

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "prof/prof.h"

@@ -5,7 +5,7 @@
  * The numbers S-15 to S-19 are those of docs/manual/control.md.
  */
 #define _GNU_SOURCE
-#include "control/stats_page.h"
+#include "contract/stats_page.h"
 
 #include <dirent.h>
 #include <errno.h>

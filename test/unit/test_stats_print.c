@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "control/snapshot.h"
 #include "heap/heap.h"

@@ -2,7 +2,7 @@
  *
  * test_suppress.c - lists of LeakSanitizer's format: which lines are rules, and which names they match.
  */
-#include "base/suppress.h"
+#include "contract/suppress.h"
 
 #include <string.h>
 

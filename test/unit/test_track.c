@@ -19,7 +19,7 @@
 
 #include <jemalloc/jemalloc.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/stash.h"

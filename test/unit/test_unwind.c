@@ -17,7 +17,7 @@
 #include <ucontext.h>
 #include <unwind.h>
 
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 #include "unit.h"
 

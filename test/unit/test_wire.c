@@ -2,7 +2,7 @@
  *
  * test_wire.c - messages of the control socket: what is one, and what is none.
  */
-#include "control/wire.h"
+#include "contract/wire.h"
 
 #include <stdio.h>
 

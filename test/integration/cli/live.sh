@@ -11,7 +11,7 @@
 compiler=${CC:-cc}
 name=fake-$$
 $compiler "-I$here/src" -o "$scratch/$name" "$here/test/integration/cli/program_fake_target.c" \
-    "$here/src/control/wire.c" || fail "cannot compile the fake target"
+    "$here/src/contract/wire.c" || fail "cannot compile the fake target"
 mkdir -m 700 "$scratch/run"
 targets=
 stop_targets() {

@@ -14,7 +14,7 @@ unshare --mount --pid --fork true 2>/dev/null || skip "namespaces cannot be made
 
 name=fake-$$
 ${CC:-cc} "-I$here/src" -o "$scratch/$name" "$here/test/integration/cli/program_fake_target.c" \
-    "$here/src/control/wire.c" || fail "cannot compile the fake target"
+    "$here/src/contract/wire.c" || fail "cannot compile the fake target"
 chmod 755 "$scratch" "$scratch/$name" "$work"
 cp "$build/tally" "$scratch/tally" && chmod 755 "$scratch/tally"
 mkdir "$scratch/run"

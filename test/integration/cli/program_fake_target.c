@@ -25,8 +25,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "control/stats_page.h"
-#include "control/wire.h"
+#include "contract/stats_page.h"
+#include "contract/wire.h"
 
 enum { MIB = 1 << 20, HEAP_BYTES = 64 * MIB };
 

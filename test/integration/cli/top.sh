@@ -8,7 +8,7 @@
 
 need python3
 ${CC:-cc} "-I$here/src" -o "$scratch/fake" "$here/test/integration/cli/program_fake_target.c" \
-    "$here/src/control/wire.c" || fail "cannot compile the fake target"
+    "$here/src/contract/wire.c" || fail "cannot compile the fake target"
 mkdir -m 700 "$scratch/run"
 python3 "$here/test/integration/cli/drive_top.py" "$build/tally" "$scratch/fake" "$scratch/run" ||
     fail "top was left badly"

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "prof/out.h"
+#include "out/out.h"
 
 enum { GZIP_HEADS = 1 << 13, GZIP_SYMBOLS = 286 };
 

@@ -2,7 +2,7 @@
  *
  * suppress.c - reads rules of LeakSanitizer and compares names with them; needs no memory.
  */
-#include "base/suppress.h"
+#include "contract/suppress.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  *
  * Threads     The prefix has a lock, held for the time of a copy; counters are atomic.
  */
-#include "prof/dump_file.h"
+#include "out/dump_file.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,7 +17,7 @@
 
 #include "base/fmt.h"
 #include "base/lock.h"
-#include "base/opt.h"
+#include "opt/opt.h"
 #include "base/os.h"
 
 static struct {

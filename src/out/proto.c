@@ -2,7 +2,7 @@
  *
  * proto.c - writes profile.proto, piece by piece.
  */
-#include "prof/proto.h"
+#include "out/proto.h"
 
 #include <errno.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/common.h"
-#include "prof/pile.h"
+#include "out/pile.h"
 
 /* Bytes of a build id in hexadecimal, with the end of the string. */
 enum { MAPS_BUILD_ID = 2 * 32 + 1 };

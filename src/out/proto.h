@@ -12,9 +12,9 @@
  */
 #pragma once
 
-#include "prof/gzip.h"
-#include "prof/maps.h"
-#include "prof/proto_fields.h"
+#include "out/gzip.h"
+#include "out/maps.h"
+#include "contract/proto_fields.h"
 
 enum { PROTO_VARINT_BYTES = 10, PROTO_FRAMES_MOST = 256 };
 

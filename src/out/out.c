@@ -5,7 +5,7 @@
  * A dump is mostly addresses, hundreds of thousands of them, so numbers are made here and not by the
  * general formatter of base/fmt.h, which is several times slower.
  */
-#include "prof/out.h"
+#include "out/out.h"
 
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * accepted is cut into strings where it stands: a blank or an equals sign becomes the end of what is before
  * it, and decoding makes values only shorter.
  */
-#include "control/wire.h"
+#include "contract/wire.h"
 
 #include <string.h>
 

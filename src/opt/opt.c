@@ -7,14 +7,14 @@
  *
  * Read next   options.def, the table of all options; opt_sources.c, where texts come from.
  */
-#include "base/opt.h"
+#include "opt/opt.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt_sources.h"
+#include "opt/opt_sources.h"
 
 struct options opt;
 
@@ -102,7 +102,7 @@ static bool set_others(enum opt_sets sets, uint64_t number) {
      .sets = OPT_SETS_##others},
 #define ALIAS(variable, option, meaning, help)
 static const struct opt_row rows[] = {
-#include "base/options.def"
+#include "opt/options.def"
 };
 #undef OPTION
 #undef CHOICE

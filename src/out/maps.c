@@ -9,7 +9,7 @@
  * where what is gone is an error and not a fault.  Nothing read there is believed: every offset is
  * checked by the kernel, every length by us.
  */
-#include "prof/maps.h"
+#include "out/maps.h"
 
 #include <elf.h>
 #include <string.h>

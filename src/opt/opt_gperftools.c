@@ -14,14 +14,14 @@
  *      PMI_RANK=3                          .rank-3
  *      HEAPPROFILE_USE_PID=1               _<pid>, beside any of these
  */
-#include "base/opt_gperftools.h"
+#include "opt/opt_gperftools.h"
 
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
-#include "base/opt_sources.h"
+#include "opt/opt.h"
+#include "opt/opt_sources.h"
 #include "base/os.h"
 
 int64_t opt_gperftools_number(const char *text) {

@@ -56,7 +56,7 @@ enum opt_sets {
 #define KEY(name, type, least, most, limits, effect, sets, help, ...)
 #define ALIAS(variable, option, meaning, help)
 struct options {
-#include "base/options.def"
+#include "opt/options.def"
 };
 #undef OPTION
 #undef CHOICE
@@ -160,3 +160,15 @@ struct opt_alias {
 };
 size_t opt_alias_count(void);
 const struct opt_alias *opt_alias(size_t row);
+
+/* Bytes allocated, and bytes more alive than ever, from one profile to the next, where nobody says. */
+enum { GPERFTOOLS_ALLOC_INTERVAL = 1 << 30, GPERFTOOLS_LIVE_STEP = 100 << 20 };
+
+/*
+ * A program may be linked with gperftools as well.  Its libraries would act on the same variables in their
+ * constructors: write the same files, want the same signals, and check a heap that nobody uses.  So the
+ * variables go out of sight when they have been read, and come back when those constructors have run,
+ * which they have before ours where tally is preloaded.  No thread but the first may be running.
+ */
+void opt_gperftools_hide(void);
+void opt_gperftools_show(void);

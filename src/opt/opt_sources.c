@@ -11,16 +11,16 @@
  *
  * Read next   opt.c, which reads one text.
  */
-#include "base/opt_sources.h"
+#include "opt/opt_sources.h"
 
 #include <string.h>
 
 #include "base/bits.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
-#include "base/opt_gperftools.h"
-#include "base/opt_heapcheck.h"
+#include "opt/opt.h"
+#include "opt/opt_gperftools.h"
+#include "opt/opt_heapcheck.h"
 #include "base/os.h"
 
 #ifndef TALLY_MALLOC_CONF
@@ -78,7 +78,7 @@ enum alias_meaning {
 #define KEY(name, type, least, most, limits, effect, sets, help, ...)
 #define ALIAS(variable, option, meaning, help) {#variable, #option, ALIAS_##meaning, help},
 static const struct opt_alias aliases[] = {
-#include "base/options.def"
+#include "opt/options.def"
 };
 #undef OPTION
 #undef CHOICE
@@ -343,6 +343,7 @@ static void settle(void) {
 }
 
 void opt_init(struct opt_program program) {
+    log_aborts = &opt.abort;
     opt_reset();
     find_texts(program);
     read_all();

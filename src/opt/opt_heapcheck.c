@@ -12,15 +12,15 @@
  *
  * Each of them records every allocation, so that stacks, sizes as asked for and times of birth are known.
  */
-#include "base/opt_heapcheck.h"
+#include "opt/opt_heapcheck.h"
 
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "base/opt.h"
-#include "base/opt_gperftools.h"
-#include "base/opt_sources.h"
+#include "opt/opt.h"
+#include "opt/opt_gperftools.h"
+#include "opt/opt_sources.h"
 #include "base/os.h"
 
 enum { MAX_OFFSET = 1024 };

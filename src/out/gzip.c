@@ -9,7 +9,7 @@
  *
  * Cost        About 10 ns for each byte that comes in.
  */
-#include "prof/gzip.h"
+#include "out/gzip.h"
 
 #include <string.h>
 

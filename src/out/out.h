@@ -10,7 +10,7 @@
 #pragma once
 
 #include "base/common.h"
-#include "prof/pile.h"
+#include "out/pile.h"
 
 enum { OUT_BYTES = 64 << 10 };
 

@@ -2,7 +2,7 @@
  *
  * pile.c - doubles and copies, so that each byte is copied about once.
  */
-#include "prof/pile.h"
+#include "out/pile.h"
 
 #include <string.h>
 
