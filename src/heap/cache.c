@@ -45,7 +45,7 @@ enum {
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
     NEEDS_BEFORE_STEALING = 16,
-    VISITS_PER_LOOK = 64, /* a look at the clock is 30 instructions or so, a visit 100 and more */
+    VISITS_PER_LOOK = 16, /* a look at the clock is 10 ns or so, a visit 100 and more */
     /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
      * objects it may keep at all. */
     KEPT_SLAB_BYTES = 512 << 10,
