@@ -17,7 +17,9 @@ import sys
 LAYERS = ("base", "contract", "opt", "out", "heap", "prof", "cpu", "leak", "guard", "control", "api")
 # Folders whose every header is for everybody above; the others have one door, <folder>/<folder>.h.
 TOOLBOXES = ("base", "contract", "out")
-# What the command shares with the library.
+# The folders of the command, and what of the library they share.
+CLI_LAYERS = ("common", "args", "profile", "read", "names", "live", "select", "view", "export",
+              "run", "command")
 CLI_MAY_INCLUDE = ("base", "contract")
 KERNEL_HEADERS = re.compile(r"(sys/(?!types\.h)|linux/|asm/)")
 KERNEL_CALLS = re.compile(
@@ -90,20 +92,15 @@ def find_files(root):
 
 def check_layers(source, _):
     """A file includes its own folder and those below; of another folder only its front door."""
-    if source.layer is None and not source.path.startswith("cli/"):
+    if source.path.startswith("cli/"):
+        yield from check_cli_layers(source)
+    if source.layer is None:
         return
     for number, quoted, name in source.includes:
-        folder, _, file = name.rpartition("/")
+        folder, _slash, file = name.rpartition("/")
         if not quoted or folder not in LAYERS:
-            if quoted and source.path.startswith("cli/") and "/" in name \
-                    and name != "tally/tally.h":
-                yield source.path, number, f"cli/ may not include {name}"
-            elif quoted and source.layer and "/" not in name:
+            if quoted and "/" not in name:
                 yield source.path, number, f'write the folder too: "{source.layer}/{name}"'
-            continue
-        if source.layer is None:
-            if folder not in CLI_MAY_INCLUDE:
-                yield source.path, number, f"cli/ may not include {name}"
         elif source.layer not in LAYERS:
             yield source.path, number, f"src/{source.layer}/ is no layer"
         elif LAYERS.index(folder) > LAYERS.index(source.layer):
@@ -111,6 +108,24 @@ def check_layers(source, _):
         elif folder not in (source.layer, *TOOLBOXES) and file != f"{folder}.h" \
                 and not file.endswith(".def"):
             yield source.path, number, f"of {folder}/ include only {folder}/{folder}.h, not {file}"
+
+
+def check_cli_layers(source):
+    """The same in the command, where every header is for everybody above."""
+    own = source.path.split("/")[1]
+    if source.is_c and own not in CLI_LAYERS:
+        yield source.path, 1, f"cli/{own} is in no layer"
+        return
+    for number, quoted, name in source.includes:
+        folder = os.path.dirname(name)
+        if not quoted or folder in CLI_MAY_INCLUDE or name == "tally/tally.h":
+            continue
+        if not folder:
+            yield source.path, number, f'write the folder too: "{own}/{name}"'
+        elif folder not in CLI_LAYERS:
+            yield source.path, number, f"cli/ may not include {name}"
+        elif CLI_LAYERS.index(folder) > CLI_LAYERS.index(own):
+            yield source.path, number, f"cli/{own}/ lies below {folder}/, so it may not"
 
 
 def check_kernel(source, _):
@@ -152,7 +167,7 @@ def check_include_order(source, sources):
 
 def check_cycles(source, sources):
     """No header reaches itself."""
-    if source.ext != ".h" or source.layer is None:
+    if source.ext != ".h" or not source.path.startswith(("src/", "cli/")):
         return
     reached = reach(source, sources)
     if source.path in reached:
@@ -289,7 +304,8 @@ RULES = (check_layers, check_kernel, check_include_order, check_cycles, check_li
 # Guides.
 
 def resolve(name, source, sources):
-    for path in (f"src/{name}", f"include/{name}", f"{os.path.dirname(source.path)}/{name}"):
+    for path in (f"src/{name}", f"cli/{name}", f"include/{name}",
+                 f"{os.path.dirname(source.path)}/{name}"):
         if path in sources:
             return path
     return None

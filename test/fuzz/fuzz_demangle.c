@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "demangle.h"
+#include "names/demangle.h"
 #include "fuzz.h"
 
 static void check_rust(const char *name) {

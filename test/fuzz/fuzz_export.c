@@ -8,13 +8,13 @@
  */
 #include <string.h>
 
-#include "args.h"
-#include "cli.h"
-#include "export.h"
-#include "frame_table.h"
+#include "args/args.h"
+#include "common/cli.h"
+#include "export/export.h"
+#include "export/frame_table.h"
 #include "fuzz.h"
-#include "read.h"
-#include "select.h"
+#include "read/read.h"
+#include "select/select.h"
 
 static char *write_text(bool (*write)(const struct profile *, struct output *),
                         const struct profile *profile, size_t *length) {

@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "fuzz.h"
-#include "read_image.h"
+#include "read/read_image.h"
 
 enum { MOST = 1 << 20 };
 

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "fuzz.h"
-#include "leak_sites.h"
+#include "view/leak_sites.h"
 #include "contract/frames.h"
-#include "read.h"
+#include "read/read.h"
 
 enum { MOMENTS_LOOKED_AT = 4, CONTAINER_BYTES = 1 << 20 };
 

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
-#include "symbolize.h"
+#include "common/cli.h"
+#include "names/symbolize.h"
 
 enum { PAGE = 4096, SEGMENTS_MOST = 16, LINE_BYTES = 64 };
 static const uint64_t BIAS = UINT64_C(0x7f0000000000);

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "read.h"
+#include "read/read.h"
 #include "test.h"
 
 typedef struct profile *(*read_fn)(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);

@@ -2,7 +2,7 @@
  *
  * test_args.c - every kind of option, the order of words, and what is refused.
  */
-#include "args.h"
+#include "args/args.h"
 
 #include <stdarg.h>
 #include <string.h>

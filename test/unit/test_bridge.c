@@ -2,14 +2,14 @@
  *
  * test_bridge.c - the memory of this very process, cut into a heap that the test makes up and the rest.
  */
-#include "bridge.h"
+#include "live/bridge.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "live_stats.h"
+#include "live/live_stats.h"
 #include "test.h"
 
 enum { MIB = 1 << 20, HEAP = 8 * MIB };

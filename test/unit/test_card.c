@@ -3,11 +3,11 @@
  * test_card.c - the card of a run that is made up: its layout to the character, and its arithmetic.
  */
 #define _GNU_SOURCE /* open_memstream, strsep */
-#include "card.h"
+#include "run/card.h"
 
 #include <stdio.h>
 
-#include "glyph.h"
+#include "common/glyph.h"
 #include "made_profile.h"
 #include "test.h"
 

@@ -2,7 +2,7 @@
  *
  * test_cli.c - numbers as text and back, hostile names, and output files that are complete or not there.
  */
-#include "cli.h"
+#include "common/cli.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
  * test_confine.c - a process that has given up its rights computes, answers, and can do nothing else.
  */
 #define _GNU_SOURCE /* pipe2 */
-#include "confine.h"
+#include "common/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "demangle.h"
+#include "names/demangle.h"
 #include "test.h"
 
 static char out[DEMANGLE_OUT_BYTES];

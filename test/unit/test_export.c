@@ -8,7 +8,7 @@
  * programs.
  */
 #define _GNU_SOURCE /* memmem */
-#include "export.h"
+#include "export/export.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,14 +17,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "address_stacks.h"
-#include "args.h"
-#include "call_tree.h"
-#include "commands.h"
-#include "escape.h"
-#include "frame_table.h"
+#include "export/address_stacks.h"
+#include "args/args.h"
+#include "export/call_tree.h"
+#include "command/commands.h"
+#include "common/escape.h"
+#include "export/frame_table.h"
 #include "profiles.h"
-#include "select.h"
+#include "select/select.h"
 #include "test.h"
 
 /* What tests make lives until their end, and is still known then: a leak is a writer's. */

@@ -3,12 +3,12 @@
  * test_profile.c - parts are shared where they are equal, and adding, merging and subtracting profiles gives
  * the sums that one expects.
  */
-#include "profile.h"
+#include "profile/profile.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "profiles.h"
 
 static const char *text(struct profile *profile, const char *words) {

@@ -8,9 +8,10 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "contract/frames.h"
 #include "profiles.h"
+#include "select/argument.h"
 
 static char folder[] = "/tmp/tally-read-XXXXXX";
 

@@ -3,12 +3,12 @@
  * test_read_image.c - what was read arrives as it was sent, and a sender that lies is not believed.
  */
 #define _GNU_SOURCE /* memfd_create */
-#include "read_image.h"
+#include "read/read_image.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "made_profile.h"
 #include "profiles.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "growth.h"
-#include "leak_sites.h"
-#include "read.h"
+#include "view/growth.h"
+#include "view/leak_sites.h"
+#include "read/read.h"
 #include "test.h"
 
 static const char good[] = "tally-leaks 1\n"

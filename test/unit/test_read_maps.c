@@ -3,7 +3,7 @@
  * test_read_maps.c - mappings out of text: the kernel's lines, short ones, and those that are none.
  */
 #include "profiles.h"
-#include "read_text.h"
+#include "read/read_text.h"
 
 static struct profile *maps_of(struct read_maps *maps, const char *words) {
     struct profile *profile = profile_new();

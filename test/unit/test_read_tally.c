@@ -6,7 +6,7 @@
 #define _GNU_SOURCE /* memmem */
 #include <zlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "contract/frames.h"
 #include "profiles.h"
 

@@ -3,7 +3,7 @@
  * test_read_worker.c - a file is read by a child; what happens to the child is a sentence here.
  */
 #define _GNU_SOURCE /* memfd_create */
-#include "read_worker.h"
+#include "read/read_worker.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "contract/frames.h"
 #include "profiles.h"
 

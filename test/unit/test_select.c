@@ -3,13 +3,13 @@
  * test_select.c - what --focus and its like leave of a profile, against a model that works on text.
  */
 #define _GNU_SOURCE /* O_TMPFILE, strsep */
-#include "select.h"
+#include "select/select.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "common/cli.h"
 #include "made_profile.h"
 #include "random.h"
 #include "test.h"

@@ -2,7 +2,7 @@
  *
  * test_source.c - which files a profile can have read, and which it cannot.
  */
-#include "source.h"
+#include "view/source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

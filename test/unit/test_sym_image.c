@@ -6,7 +6,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "sym_image.h"
+#include "names/sym_image.h"
 #include "test.h"
 
 /* What a test makes last, to be found by whoever looks for leaks. */

@@ -18,11 +18,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
-#include "profile.h"
-#include "sym_cache.h"
-#include "sym_index.h"
-#include "symbolize.h"
+#include "common/cli.h"
+#include "profile/profile.h"
+#include "names/sym_cache.h"
+#include "names/sym_index.h"
+#include "names/symbolize.h"
 #include "test.h"
 
 /* In memory that workers share. */

@@ -3,7 +3,7 @@
  * test_view.c - what the views print, and that their sums are those of a model that counts by hand.
  */
 #define _GNU_SOURCE /* open_memstream, strsep */
-#include "view.h"
+#include "view/view.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli.h"
-#include "glyph.h"
+#include "common/cli.h"
+#include "common/glyph.h"
 #include "made_profile.h"
 #include "random.h"
 #include "test.h"

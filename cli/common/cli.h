@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli.h - manners of the command: exit codes, messages, sizes and times as text, output files, progress.
+ *
+ * What was asked for goes to stdout or the -o file, everything said about it to stderr.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum exit_code {
+    EXIT_NONE = -1, /* not yet; with it the codes are of int, as main() returns them */
+    EXIT_DONE = 0,
+    EXIT_FOUND = 1, /* leaks, a limit of check, differences */
+    EXIT_USAGE = 2,
+    EXIT_NO_TARGET = 3,
+    EXIT_BAD_INPUT = 4,
+    EXIT_REFUSED = 5,
+    EXIT_TIMEOUT = 124,
+    EXIT_OWN_FAILURE = 125,
+    EXIT_NOT_EXECUTABLE = 126,
+    EXIT_NOT_FOUND = 127,
+};
+
+/* How much is said: 0 nothing but results, 1 warnings, 2 as usual, 3 more. */
+extern int cli_loudness;
+/* Colours on stdout: decided once from --color, NO_COLOR and the terminal. */
+extern bool cli_has_color;
+/* Global options: a pager may be used; damaged files are read past the damage; bytes that parsers of
+ * files may take. */
+extern bool cli_has_pager, cli_salvage;
+extern uint64_t cli_memory_limit;
+
+/* "tally: " and the sentence, to stderr.  The code is given back so that one can `return complain(...)`. */
+enum exit_code complain(enum exit_code code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void detail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* with -v */
+
+/* The end of every command: warnings that were too many are counted, what stdio holds is written.  False,
+ * after a sentence, where not all of it arrived. */
+bool cli_finish(void);
+uint64_t cli_now_ns(void); /* CLOCK_MONOTONIC */
+
+/* Memory that is there, or the command ends with EXIT_OWN_FAILURE. */
+void *must_alloc(size_t bytes);
+char *must_copy(const char *text);
+void *must_grow(void *memory, size_t bytes);
+/* An array of items with room for one behind the `count` that are in it. */
+void *must_have_room(void *array, uint32_t count, uint32_t *room, size_t item_bytes);
+
+/* "1.2 GiB", "64 KiB", "512 B", "-3.0 MiB"; "9.2 M" for counts; "42.3 s", "3 d 4 h".  In a ring of static
+ * buffers: the last eight texts stay. */
+const char *size_text(int64_t bytes);
+const char *count_text(int64_t count);
+const char *grouped_text(int64_t count); /* 8,204,113 */
+const char *duration_text(uint64_t ns);
+
+/* Names are hostile: control, bidi and zero-width characters become visible escapes, broken UTF-8
+ * U+FFFD, and more than 4 KiB is cut.  The same ring. */
+const char *safe_text(const char *name);
+
+/* The first character of a text in UTF-8 and how many bytes it has; 0 at the end and where it is none. */
+size_t cli_character(const char *text, uint32_t *code);
+/* Control characters, and what moves, hides or reorders text without being seen. */
+bool cli_is_unseen(uint32_t code);
+
+/* The safe text in double quotes, as Prometheus wants it; escape.h has JSON. */
+void cli_print_quoted(FILE *file, const char *name);
+
+/* "64K", "1.5GiB"; "10ms", "5s", "2m", "1h"; "10%" or "0.1"; "42".  False when it is none. */
+bool parse_size(const char *text, uint64_t *bytes);
+bool parse_duration(const char *text, uint64_t *ns);
+bool parse_share(const char *text, double *share);
+bool parse_count(const char *text, uint64_t *count);
+
+/*
+ * Where a result goes: stdout for NULL and "-", otherwise a new file of mode 0600 that appears under its
+ * name complete or not at all (a temporary name, then a rename that replaces nothing unless `overwrite`).
+ */
+struct output {
+    FILE *file;
+    const char *path; /* NULL: stdout */
+    char *temporary;
+    bool overwrite;
+};
+bool output_open(struct output *output, const char *path, bool overwrite);
+/* False, after a sentence, where not all of it arrived. */
+bool output_close(struct output *output);
+void output_discard(struct output *output);
+
+/* A bar on a terminal's stderr, after half a second, at most ten times a second; erased at the end. */
+void progress(const char *what, uint64_t done, uint64_t all);
+void progress_end(void);

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cli_output.c - where results go.
+ *
+ * A result that goes into a file is written under a temporary name beside it and gets its own name when it
+ * is complete; signals that end the command remove the temporary one.
+ */
+#define _GNU_SOURCE /* renameat2, mkostemp */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/cli.h"
+
+static struct { const char *volatile temporary; /* what a signal removes */ } g;
+
+static void remove_temporary(int number) {
+    if (g.temporary != NULL) {
+        unlink(g.temporary);
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Signals that somebody handles or ignores already stay as they are. */
+static void guard_temporary(const char *temporary) {
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+    g.temporary = temporary;
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction now;
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
+            now.sa_handler = remove_temporary;
+            now.sa_flags = (int)SA_RESETHAND | SA_NODEFER;
+            sigaction(signals[i], &now, NULL);
+        }
+    }
+}
+
+/* Terminals, pipes and /dev/null are written as they are. */
+static bool is_special(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
+}
+
+static int create_temporary(struct output *output) {
+    size_t length = strlen(output->path) + sizeof ".XXXXXX";
+    output->temporary = must_alloc(length);
+    snprintf(output->temporary, length, "%s.XXXXXX", output->path);
+    int fd = mkostemp(output->temporary, O_CLOEXEC); /* of mode 0600 */
+    if (fd < 0) {
+        free(output->temporary);
+        output->temporary = NULL;
+        return fd;
+    }
+    guard_temporary(output->temporary);
+    return fd;
+}
+
+bool output_open(struct output *output, const char *path, bool overwrite) {
+    *output = (struct output){.file = stdout};
+    if (path == NULL || strcmp(path, "-") == 0) {
+        return true;
+    }
+    output->path = path;
+    output->overwrite = overwrite;
+    bool special = is_special(path);
+    if (!special && !overwrite && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+        complain(EXIT_OWN_FAILURE, "%s exists already; remove it or name another file with -o",
+                 safe_text(path));
+        return false;
+    }
+    int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : create_temporary(output);
+    output->file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (output->file == NULL) {
+        complain(EXIT_OWN_FAILURE, "cannot write %s: %s", safe_text(path), strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static void forget_temporary(struct output *output, bool is_there) {
+    if (output->temporary != NULL && is_there) {
+        unlink(output->temporary);
+    }
+    g.temporary = NULL;
+    free(output->temporary);
+    output->temporary = NULL;
+}
+
+/* The temporary file gets its name.  Without renameat2 a link does the same in two steps. */
+static bool give_name(const struct output *output) {
+    if (output->overwrite) {
+        return rename(output->temporary, output->path) == 0;
+    }
+    if (renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->path, RENAME_NOREPLACE) == 0) {
+        return true;
+    }
+    return (errno == EINVAL || errno == ENOSYS) && link(output->temporary, output->path) == 0 &&
+           unlink(output->temporary) == 0;
+}
+
+bool output_close(struct output *output) {
+    bool is_whole = fflush(output->file) == 0 && !ferror(output->file);
+    int error = errno;
+    if (output->path == NULL) {
+        return is_whole || complain(EXIT_OWN_FAILURE, "cannot write the output: %s",
+                                    strerror(error)) == EXIT_DONE;
+    }
+    if (fclose(output->file) != 0 && is_whole) {
+        is_whole = false;
+        error = errno;
+    }
+    bool has_name = false;
+    if (is_whole && output->temporary != NULL) {
+        has_name = give_name(output);
+        is_whole = has_name;
+        error = errno;
+    }
+    if (!is_whole) {
+        complain(EXIT_OWN_FAILURE, "cannot write %s: %s", safe_text(output->path), strerror(error));
+    }
+    forget_temporary(output, !has_name);
+    return is_whole;
+}
+
+void output_discard(struct output *output) {
+    if (output->path != NULL) {
+        fclose(output->file);
+    }
+    forget_temporary(output, true);
+}

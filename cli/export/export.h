@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * export.h - a profile as a file of another kind: one writer each, and the table of them.
+ *
+ * A writer takes the profile, which has a type at least, as it is: selecting, naming and hiding were done
+ * before.  Formats of one metric show the profile's default type, the others all types.  Frames are spelt as
+ * args_select.by says, and graphs cut by its most_rows and least_share.  False after a sentence, with the
+ * output in any state.
+ *
+ * The profile's values are estimates already, so a format whose readers multiply gets a rate at which
+ * they multiply by one.
+ */
+#pragma once
+
+#include "common/cli.h"
+#include "profile/profile.h"
+
+struct export_format {
+    const char *name;
+    const char *endings; /* of file names, each with its dot, blanks between; "" for none */
+    bool (*write)(const struct profile *profile, struct output *output);
+    bool is_binary; /* nothing for a terminal */
+    bool needs_graphviz;
+};
+
+/* Ended by a row without a name. */
+extern const struct export_format export_formats[];
+
+/* NULL: there is none. */
+const struct export_format *export_by_name(const char *name);
+const struct export_format *export_by_ending(const char *path);
+
+bool export_pprof(const struct profile *profile, struct output *output);
+bool export_folded(const struct profile *profile, struct output *output);
+bool export_speedscope(const struct profile *profile, struct output *output);
+bool export_dot(const struct profile *profile, struct output *output);
+bool export_callgrind(const struct profile *profile, struct output *output);
+bool export_jemalloc(const struct profile *profile, struct output *output);
+bool export_gperftools(const struct profile *profile, struct output *output);
+bool export_gperftools_cpu(const struct profile *profile, struct output *output);
+bool export_csv(const struct profile *profile, struct output *output);
+bool export_json(const struct profile *profile, struct output *output);
+bool export_svg(const struct profile *profile, struct output *output); /* the flame graph */
+
+/* The call graph, drawn by graphviz. */
+bool export_graph_svg(const struct profile *profile, struct output *output);
+bool export_graph_pdf(const struct profile *profile, struct output *output);
+bool export_graph_png(const struct profile *profile, struct output *output);
+
+/* The first of the folders, a list ended by NULL, that has the program `dot`; NULL: none has.  To be freed.
+ * Without folders, those where systems put it. */
+char *export_find_dot(const char *const *folders);
+/* Runs a program as `dot -Tkind`, text in and a picture out. */
+bool export_run_dot(const char *program, const char *kind, FILE *text, FILE *picture);
+
+/* A value with its unit, for people.  One of the static texts of cli.h. */
+const char *export_value_text(const char *unit, int64_t value);
+
+/* Stacks with a value below zero in any type. */
+uint32_t export_count_negative(const struct profile *profile);
+
+/* Says how many stacks a format without room for values below zero leaves out; nothing for none. */
+void export_warn_negative(uint32_t negative);
+
+/* Names, paths, comments and texts of labels become short hashes, equal where they were equal; build ids
+ * go.  In place. */
+void export_anonymize(struct profile *profile);

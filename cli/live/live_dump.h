@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * live_dump.h - takes a profile from a running process.
+ */
+#pragma once
+
+#include "live/request.h"
+#include "live/target.h"
+#include "names/symbolize.h"
+#include "profile/profile.h"
+
+enum live_kind { LIVE_HEAP, LIVE_PEAK, LIVE_CPU };
+
+/* The process writes it, as "pprof", "jemalloc", "gperftools" or "gperftools-cpu", into a descriptor of a regular file. */
+enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, const char *format,
+                             int fd, struct reply *reply);
+
+/* The same in memory, named as far as the files that the process sees allow; EXIT_DONE, or a sentence. */
+enum exit_code live_dump_take(const struct target *target, enum live_kind kind,
+                              struct profile **profile, struct symbolize_result *names);
+
+/* The profile of "pid:TARGET": what is live, the highest point, or the processor's time.  NULL after a sentence, with the exit
+ * status in *status. */
+struct profile *live_dump_argument(const char *word, enum live_kind kind, int *status);

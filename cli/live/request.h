@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * request.h - asks a running process for something, over its control socket.
+ *
+ * The socket is reached through the root directory that the process sees, so it may live in another mount
+ * namespace; who answers must be the process that was meant.
+ */
+#pragma once
+
+#include "common/cli.h"
+#include "contract/wire.h"
+#include "live/target.h"
+
+struct reply {
+    char bytes[WIRE_MOST_BYTES];
+    struct wire_message message;
+};
+
+/*
+ * Sends what the writer holds, with a descriptor for the output unless it is -1, and waits for the answer.
+ * Anything but "ok" is a sentence and its exit code.  A process that is stopped is told apart from one that
+ * does not answer.
+ */
+enum exit_code request_send(const struct target *target, struct wire_writer *request, int output,
+                            uint64_t wait_ns, struct reply *reply);
+
+/* The number of a field; 0 when it is not there. */
+uint64_t request_number(const struct reply *reply, const char *key);

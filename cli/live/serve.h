@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * serve.h - one page over HTTP on a Unix socket, for `tally stats --serve`.
+ *
+ * Never a port: the socket has mode 0600, lies in a folder where nobody else can put another in its place, and
+ * answers processes of this user and root alone.
+ */
+#pragma once
+
+#include "common/cli.h"
+
+struct serve_page {
+    const char *type;                        /* of HTTP: "text/plain; version=0.0.4" */
+    bool (*print)(FILE *file, void *object); /* false: there is nothing to tell any more */
+    bool (*is_over)(void *object);
+    void *object;
+};
+
+/* Until it is over, or SIGINT, SIGTERM or SIGHUP arrives; the socket is gone then. */
+enum exit_code serve(const char *path, const struct serve_page *page);

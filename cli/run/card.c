@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * card.c - draws the summary of a run.
+ *
+ *      figures     three pairs: of the peak, of the end, of all that was allocated
+ *      chart       bytes the program held over time, two rows of eighths of a character
+ *      sites       who held the peak: beside the chart where there is room, else below it
+ *      time        who used the processor, by functions, where that was recorded
+ *
+ * Sums come from the snapshots, so they are estimates unless every allocation was recorded; behind the
+ * peak stands the 95 % interval.  An object of s bytes is recorded with probability p = 1 - e^(-s/R), so
+ * what n of them are estimated at has the variance n s^2 (1 - p) / p.  Where the interval is wide, because
+ * little was allocated, the highest point of the series is shown instead, which is exact.
+ */
+#include "run/card.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cli.h"
+#include "common/glyph.h"
+#include "select/select.h"
+#include "view/leak_sites.h"
+
+enum {
+    WIDTH_LEAST = 60,
+    WIDTH_MOST = 120,
+    WIDTH_OF_TWO = 100, /* from here on the sites stand beside the chart */
+    CHART_MOST = 48,
+    CHART_ROWS = 2,
+    EIGHTHS = 8,
+    NAME_BYTES = 1024, /* more than a line has columns of four bytes */
+    LINE_BYTES = 4 * NAME_BYTES,
+};
+
+/* Who held something, a line of a function, or who used the processor, a function. */
+struct site {
+    const char *function, *file;
+    uint32_t line;
+    const char *module; /* where there is no name: that of the file, and where in it */
+    uint64_t address;
+    int64_t value; /* bytes or nanoseconds */
+};
+
+struct sites {
+    bool is_time;
+    struct site *rows;
+    size_t count;
+    int64_t total;
+};
+
+/* What is written with, and in what. */
+struct drawing {
+    FILE *out;
+    struct card_style style;
+    const char *bold, *faint, *plain;
+};
+
+/* ---------------------------------------------------------------- figures */
+
+static int64_t total_of(const struct profile *profile, const char *type) {
+    uint32_t index = profile_find_type(profile, type);
+    return index != PROFILE_NONE ? profile_total(profile, index) : 0;
+}
+
+/* Half of the 95 % interval of a sum, as a share of it; 0 where everything was recorded. */
+static double interval_of(const struct profile *profile, const char *objects, const char *space,
+                          uint64_t rate) {
+    uint32_t count = profile_find_type(profile, objects), bytes = profile_find_type(profile, space);
+    double variance = 0, sum = 0;
+    if (count == PROFILE_NONE || bytes == PROFILE_NONE || rate <= 1) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        double n = (double)profile_value(profile, i, count);
+        double all = (double)profile_value(profile, i, bytes);
+        if (n <= 0 || all <= 0) {
+            continue;
+        }
+        double size = all / n;
+        variance += n * size * size / expm1(size / (double)rate);
+        sum += all;
+    }
+    return sum > 0 ? 1.96 * sqrt(variance) / sum : 0;
+}
+
+static const struct read_point *highest_point(const struct read_run *run) {
+    const struct read_point *highest = NULL;
+    for (uint32_t i = 0; i < run->point_count; i++) {
+        if (highest == NULL || run->points[i].live > highest->live) {
+            highest = &run->points[i];
+        }
+    }
+    return highest;
+}
+
+static uint64_t highest_rss(const struct read_run *run) {
+    uint64_t highest = 0;
+    for (uint32_t i = 0; i < run->point_count; i++) {
+        highest = run->points[i].rss > highest ? run->points[i].rss : highest;
+    }
+    return highest;
+}
+
+/* "1.21 GiB ± 1.4 % at 31.0 s".  Where more was counted at some moment than what was sampled allows for, the count
+ * is told: the profiler does not know of allocations before it was on. */
+static void describe_peak(const struct card *card, const struct profile *profile, char *text,
+                          size_t bytes) {
+    const double wide = 0.25;
+    const struct read_point *highest = highest_point(card->run);
+    int64_t peak = total_of(profile, "peak_space");
+    double interval = interval_of(profile, "peak_objects", "peak_space", card->run->rate);
+    int64_t counted = highest != NULL ? (int64_t)highest->live : 0;
+    bool is_exact = (double)peak * (1 + interval) < (double)counted || interval > wide;
+    int at = snprintf(text, bytes, "%s", size_text(is_exact && highest != NULL ? counted : peak));
+    if (!is_exact && interval > 0) {
+        at += snprintf(text + at, bytes - (size_t)at, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS),
+                       100 * interval);
+    }
+    if (highest != NULL) {
+        snprintf(text + at, bytes - (size_t)at, " at %s", duration_text(highest->t_ns));
+    }
+}
+
+/* What a search found.  Sums are exact, wherever the objects come from. */
+static void describe_search(const struct read_leaks *leaks, char *text, size_t bytes) {
+    const struct read_leak_sum *definite = &leaks->sums[READ_LEAK_DEFINITE];
+    const struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];
+    int64_t objects = definite->objects + indirect->objects;
+    if (objects == 0) {
+        snprintf(text, bytes, "nothing (searched)");
+    } else {
+        snprintf(text, bytes, "%s in %s block%s (searched, exact)",
+                 size_text(definite->requested + indirect->requested), grouped_text(objects),
+                 objects == 1 ? "" : "s");
+    }
+}
+
+/* Where nobody searched, what was not freed is an upper bound of what leaked. */
+static void describe_leak(const struct card *card, const struct profile *profile, char *text,
+                          size_t bytes) {
+    if (card->run->leaks != NULL) {
+        describe_search(card->run->leaks, text, bytes);
+        return;
+    }
+    int64_t objects = total_of(profile, "inuse_objects");
+    if (objects == 0) {
+        snprintf(text, bytes, "nothing that was sampled");
+    } else {
+        snprintf(text, bytes, "at most %s in %s block%s (%s)",
+                 size_text(total_of(profile, "inuse_space")), grouped_text(objects),
+                 objects == 1 ? "" : "s", card->run->rate > 1 ? "estimate" : "not freed");
+    }
+}
+
+static void describe_temporary(const struct profile *profile, char *text, size_t bytes) {
+    int64_t objects = total_of(profile, "alloc_objects");
+    int64_t temporary = total_of(profile, "temp_objects");
+    snprintf(text, bytes, "%.0f %% of %s allocations",
+             objects > 0 ? 100 * (double)temporary / (double)objects : 0.0, count_text(objects));
+}
+
+/* Characters, not bytes. */
+static unsigned columns_of(const char *text) {
+    unsigned columns = 0;
+    for (; *text != '\0'; text++) {
+        columns += (*text & 0xc0) != 0x80;
+    }
+    return columns;
+}
+
+static void put_padded(FILE *out, const char *text, unsigned width) {
+    unsigned columns = columns_of(text);
+    fprintf(out, "%s%*s", text, columns < width ? (int)(width - columns) : 0, "");
+}
+
+struct figure {
+    const char *name;
+    char text[128];
+};
+
+/* The widths of names and texts of each column; how many columns the rows have then. */
+struct grid {
+    unsigned per_row, names[3], texts[3];
+};
+
+static unsigned larger(unsigned a, unsigned b) {
+    return a > b ? a : b;
+}
+
+static unsigned lay_out(struct grid *grid, const struct figure *figures, unsigned count) {
+    enum { INDENT = 2, BEHIND_NAME = 2, BEHIND_TEXT = 3 };
+    unsigned columns = 0;
+    memset(grid->names, 0, sizeof grid->names);
+    memset(grid->texts, 0, sizeof grid->texts);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned at = i % grid->per_row;
+        grid->names[at] = larger(grid->names[at], columns_of(figures[i].name) + BEHIND_NAME);
+        grid->texts[at] = larger(grid->texts[at], columns_of(figures[i].text) + BEHIND_TEXT);
+    }
+    for (unsigned i = 0; i < grid->per_row; i++) {
+        columns += grid->names[i] + grid->texts[i];
+    }
+    return INDENT + columns - BEHIND_TEXT;
+}
+
+/* As many in a row as fit. */
+static void print_figures(const struct drawing *drawing, const struct figure *figures,
+                          unsigned count) {
+    struct grid grid = {.per_row = 3};
+    while (lay_out(&grid, figures, count) > drawing->style.width && grid.per_row > 1) {
+        grid.per_row--;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        unsigned at = i % grid.per_row;
+        bool is_last = at == grid.per_row - 1 || i == count - 1;
+        fprintf(drawing->out, "%s%s", at == 0 ? "  " : "", drawing->faint);
+        put_padded(drawing->out, figures[i].name, grid.names[at]);
+        fputs(drawing->plain, drawing->out);
+        if (is_last) {
+            fprintf(drawing->out, "%s\n", figures[i].text);
+        } else {
+            put_padded(drawing->out, figures[i].text, grid.texts[at]);
+        }
+    }
+    fputc('\n', drawing->out);
+}
+
+static void print_all_figures(const struct drawing *drawing, const struct card *card,
+                              const struct profile *profile) {
+    const struct read_run *run = card->run;
+    struct figure figures[] = {
+        {"peak", ""}, {"live at exit", ""}, {"leaked", ""},
+        {"rss", ""},  {"allocated", ""},    {"temporary", ""},
+    };
+    uint64_t live = run->point_count > 0 ? run->points[run->point_count - 1].live
+                                         : (uint64_t)total_of(profile, "inuse_space");
+    if (!run->has_ended) {
+        figures[1].name = "live at the end";
+    }
+    describe_peak(card, profile, figures[0].text, sizeof figures[0].text);
+    snprintf(figures[1].text, sizeof figures[1].text, "%s", size_text((int64_t)live));
+    describe_leak(card, profile, figures[2].text, sizeof figures[2].text);
+    snprintf(figures[3].text, sizeof figures[3].text, "%s", size_text((int64_t)highest_rss(run)));
+    snprintf(figures[4].text, sizeof figures[4].text, "%s",
+             size_text(total_of(profile, "alloc_space")));
+    describe_temporary(profile, figures[5].text, sizeof figures[5].text);
+    print_figures(drawing, figures, sizeof figures / sizeof figures[0]);
+}
+
+/* ---------------------------------------------------------------- the chart */
+
+/* What is drawn, a value for each column. */
+struct series {
+    uint64_t values[CHART_MOST];
+    unsigned count;
+    uint64_t highest;
+};
+
+/* The highest live of each column's stretch of time; a stretch without a point has the one before. */
+static void sample_series(const struct read_run *run, struct series *series) {
+    uint64_t end = run->points[run->point_count - 1].t_ns + 1;
+    uint64_t before = 0;
+    uint32_t next = 0;
+    series->highest = 1;
+    for (unsigned i = 0; i < series->count; i++) {
+        uint64_t limit = (uint64_t)((double)end * (i + 1) / series->count);
+        uint64_t value = 0;
+        uint32_t first = next;
+        for (; next < run->point_count && run->points[next].t_ns < limit; next++) {
+            before = run->points[next].live;
+            value = before > value ? before : value;
+        }
+        series->values[i] = next > first ? value : before;
+        series->highest = value > series->highest ? value : series->highest;
+    }
+}
+
+/* One row of the chart, counted from the top, as text without blanks at the end. */
+static void draw_row(const struct series *series, unsigned row, char *text) {
+    size_t at = 0, end = 0;
+    unsigned floor = (CHART_ROWS - 1 - row) * EIGHTHS;
+    for (unsigned i = 0; i < series->count; i++) {
+        double share = (double)series->values[i] / (double)series->highest;
+        unsigned height = (unsigned)ceil(share * CHART_ROWS * EIGHTHS);
+        unsigned eighths = height > floor ? height - floor : 0;
+        eighths = eighths > EIGHTHS ? EIGHTHS : eighths;
+        at += (size_t)sprintf(text + at, "%s", glyph_height(eighths));
+        end = eighths > 0 ? at : end;
+    }
+    text[end] = '\0';
+}
+
+struct chart {
+    char lines[CHART_ROWS + 3][LINE_BYTES];
+    unsigned count;
+};
+
+enum { LABEL = 12 }; /* columns in front of the chart */
+
+static void draw_axis(const struct read_run *run, unsigned width, struct chart *chart) {
+    char *line = chart->lines[chart->count++];
+    int at = sprintf(line, "%*s %s", LABEL - 2, "0", glyph(GLYPH_ORIGIN));
+    for (unsigned i = 0; i < width; i++) {
+        at += sprintf(line + at, "%s", glyph(GLYPH_AXIS));
+    }
+    uint64_t end = run->points[run->point_count - 1].t_ns;
+    line = chart->lines[chart->count++];
+    const char *last = duration_text(end);
+    sprintf(line, "%*s0%*s", LABEL, "", (int)width - 1, last);
+}
+
+static void draw_chart(const struct read_run *run, unsigned width, struct chart *chart) {
+    struct series series = {.count = width};
+    sample_series(run, &series);
+    strcpy(chart->lines[chart->count++], "  memory over time");
+    for (unsigned row = 0; row < CHART_ROWS; row++) {
+        char *line = chart->lines[chart->count++];
+        uint64_t level = series.highest * (CHART_ROWS - row) / CHART_ROWS;
+        int at = sprintf(line, "%*s  ", LABEL - 2, size_text((int64_t)level));
+        draw_row(&series, row, line + at);
+    }
+    draw_axis(run, width, chart);
+}
+
+/* ---------------------------------------------------------------- sites */
+
+static int compare_places(const void *a, const void *b) {
+    const struct site *left = a, *right = b;
+    int order = strcmp(left->function, right->function);
+    order = order != 0 ? order : strcmp(left->file, right->file);
+    order = order != 0 ? order : strcmp(left->module, right->module);
+    order = order != 0 ? order : (left->line > right->line) - (left->line < right->line);
+    return order != 0 ? order : (left->address > right->address) - (left->address < right->address);
+}
+
+static int compare_values(const void *a, const void *b) {
+    const struct site *left = a, *right = b;
+    return left->value != right->value ? (left->value < right->value) - (left->value > right->value)
+                                       : compare_places(a, b);
+}
+
+/* The innermost frame that is left of a sample. */
+static struct site site_of(const struct profile *profile, uint32_t sample) {
+    struct site site = {.function = "", .file = "", .module = ""};
+    const struct profile_sample *row = &profile->samples[sample];
+    if (row->depth == 0) {
+        return site;
+    }
+    const struct profile_location *location = &profile->locations[profile->stacks[row->stack]];
+    if (location->line_count == 0) {
+        site.address = location->address;
+        if (location->mapping != PROFILE_NONE) {
+            const struct profile_mapping *mapping = &profile->mappings[location->mapping];
+            site.module = mapping->path;
+            site.address -= mapping->start - mapping->offset;
+        }
+        return site;
+    }
+    const struct profile_line *line = &profile->lines[location->lines];
+    const struct profile_function *function = &profile->functions[line->function];
+    site.function = function->name;
+    site.file = function->file;
+    site.line = line->number;
+    return site;
+}
+
+/* Rows of the same place become one. */
+static void merge_sites(struct sites *sites) {
+    size_t kept = 0;
+    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_places);
+    for (size_t i = 0; i < sites->count; i++) {
+        if (kept > 0 && compare_places(&sites->rows[kept - 1], &sites->rows[i]) == 0) {
+            sites->rows[kept - 1].value += sites->rows[i].value;
+        } else {
+            sites->rows[kept++] = sites->rows[i];
+        }
+    }
+    sites->count = kept;
+    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_values);
+}
+
+static void collect_sites(const struct profile *profile, const char *metric, struct sites *sites) {
+    uint32_t type = profile_find_type(profile, metric);
+    sites->rows = must_alloc((profile->sample_count + (size_t)1) * sizeof *sites->rows);
+    for (uint32_t i = 0; type != PROFILE_NONE && i < profile->sample_count; i++) {
+        struct site site = site_of(profile, i);
+        if (sites->is_time) {
+            site.line = 0;
+        }
+        site.value = profile_value(profile, i, type);
+        if (site.value > 0) {
+            sites->rows[sites->count++] = site;
+            sites->total += site.value;
+        }
+    }
+    merge_sites(sites);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* Cuts a text to so many columns, with a mark. */
+static void cut(char *text, unsigned columns) {
+    if (columns_of(text) <= columns) {
+        return;
+    }
+    unsigned mark = columns_of(glyph(GLYPH_MORE)), kept = 0;
+    char *at = text;
+    for (; *at != '\0' && kept + mark < columns; kept++) {
+        for (at++; (*at & 0xc0) == 0x80; at++) {
+        }
+    }
+    strcpy(at, glyph(GLYPH_MORE));
+}
+
+/* The texts of a site: its function, and file and line where they are known. */
+struct place {
+    char name[NAME_BYTES + 8], line[NAME_BYTES + 8];
+};
+
+static void describe_place(const struct site *site, struct place *place) {
+    if (site->function[0] != '\0') {
+        snprintf(place->name, NAME_BYTES, "%s", safe_text(site->function));
+    } else {
+        snprintf(place->name, NAME_BYTES, "%s%s0x%llx", safe_text(base_name(site->module)),
+                 site->module[0] != '\0' ? "+" : "", (unsigned long long)site->address);
+    }
+    if (site->file[0] != '\0' && site->line != 0) {
+        snprintf(place->line, NAME_BYTES, "%s:%u", safe_text(base_name(site->file)), site->line);
+    } else {
+        snprintf(place->line, NAME_BYTES, "%s", safe_text(base_name(site->file)));
+    }
+}
+
+/* How the columns of a list of sites share its width: names get what lines leave. */
+struct site_columns {
+    unsigned name, line;
+};
+
+static struct site_columns share_width(const struct sites *sites, size_t shown, unsigned width) {
+    enum { FIGURES = 21, GAP = 2, NAME_LEAST = 12, LINE_MOST = 28 };
+    struct site_columns columns = {0, 0};
+    struct place place;
+    for (size_t i = 0; i < shown; i++) {
+        describe_place(&sites->rows[i], &place);
+        columns.name = larger(columns.name, columns_of(place.name));
+        columns.line = larger(columns.line, columns_of(place.line));
+    }
+    columns.line = columns.line < LINE_MOST ? columns.line : LINE_MOST;
+    unsigned left = width > FIGURES + GAP + columns.line + NAME_LEAST
+                        ? width - FIGURES - GAP - columns.line
+                        : NAME_LEAST;
+    columns.name = columns.name < left ? columns.name : left;
+    return columns;
+}
+
+/* " 38.1 %  472.0 MiB  cache_insert  cache.c:88" */
+static void describe_site(const struct sites *sites, size_t index, struct site_columns columns,
+                          char *text) {
+    const struct site *site = &sites->rows[index];
+    struct place place;
+    describe_place(site, &place);
+    cut(place.name, columns.name);
+    cut(place.line, columns.line);
+    unsigned name = columns_of(place.name);
+    bool has_line = place.line[0] != '\0';
+    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)sites->total,
+            sites->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
+            place.name, has_line ? (int)(columns.name - name + 2) : 0, "", place.line);
+}
+
+/* The list of sites as lines: a title, the largest, and how many more there are. */
+struct list {
+    const struct sites *sites;
+    size_t shown, lines;
+    struct site_columns columns;
+};
+
+static struct list make_list(const struct sites *sites, size_t most, unsigned width) {
+    size_t shown = sites->count < most ? sites->count : most;
+    size_t lines = shown > 0 ? shown + 1 + (sites->count > shown) : 0;
+    return (struct list){sites, shown, lines, share_width(sites, shown, width)};
+}
+
+static void describe_line(const struct list *list, size_t line, char *text) {
+    if (line == 0) {
+        strcpy(text, "where the peak was");
+    } else if (line <= list->shown) {
+        describe_site(list->sites, line - 1, list->columns, text);
+    } else {
+        sprintf(text, "%s %s more %s", glyph(GLYPH_MORE),
+                grouped_text((int64_t)(list->sites->count - list->shown)),
+                list->sites->is_time ? "functions" : "sites");
+    }
+}
+
+static void print_beside(const struct drawing *drawing, const struct list *list,
+                         const struct chart *chart, unsigned chart_columns) {
+    size_t rows = list->lines > chart->count ? list->lines : chart->count;
+    for (size_t row = 0; row < rows; row++) {
+        char text[LINE_BYTES] = "";
+        const char *left = row < chart->count ? chart->lines[row] : "";
+        if (row < list->lines) {
+            describe_line(list, row, text);
+            put_padded(drawing->out, left, chart_columns);
+            left = "";
+        }
+        fprintf(drawing->out, "%s%s\n", left, text);
+    }
+}
+
+static void print_below(const struct drawing *drawing, const struct list *list,
+                        const struct chart *chart) {
+    for (size_t row = 0; row < chart->count; row++) {
+        fprintf(drawing->out, "%s\n", chart->lines[row]);
+    }
+    for (size_t line = 0; line < list->lines; line++) {
+        char text[LINE_BYTES];
+        describe_line(list, line, text);
+        fprintf(drawing->out, "  %s\n", text);
+    }
+}
+
+/* Chart and sites side by side, or one after the other. */
+static void print_body(const struct drawing *drawing, const struct card *card,
+                       const struct sites *sites) {
+    enum { GAP = 4, BESIDE_COLUMNS = 24, ALONE_COLUMNS = 40 };
+    struct chart chart = {.count = 0};
+    bool is_wide = drawing->style.width >= WIDTH_OF_TWO;
+    unsigned columns = is_wide ? BESIDE_COLUMNS : ALONE_COLUMNS;
+    if (card->run->point_count >= 2) {
+        draw_chart(card->run, columns, &chart);
+    }
+    bool is_beside = is_wide && chart.count > 0;
+    unsigned left = is_beside ? LABEL + columns + GAP : 2;
+    struct list list = make_list(sites, card->sites_most, drawing->style.width - left);
+    if (is_beside) {
+        print_beside(drawing, &list, &chart, left);
+    } else {
+        print_below(drawing, &list, &chart);
+    }
+    if (chart.count + list.lines > 0) {
+        fputc('\n', drawing->out);
+    }
+}
+
+/* ---------------------------------------------------------------- time */
+
+/* "where 12.3 s of processor time went (1,230 samples, none lost)" */
+static void print_time_title(const struct drawing *drawing, const struct card *card,
+                             const struct profile *profile, const struct sites *sites) {
+    char lost[64] = "none";
+    if (card->run->cpu_lost > 0) {
+        snprintf(lost, sizeof lost, "%s", grouped_text((int64_t)card->run->cpu_lost));
+    }
+    fprintf(drawing->out, "  where %s of processor time went (%s samples, %s lost)\n",
+            duration_text((uint64_t)sites->total), grouped_text(total_of(profile, "samples")),
+            lost);
+    if (card->run->cpu_left_out > 0) {
+        fprintf(drawing->out, "  %s threads are missing: they block the signal, or have no timer\n",
+                grouped_text((int64_t)card->run->cpu_left_out));
+    }
+}
+
+/* The functions that used the processor themselves, the heaviest first; nothing where it was not recorded. */
+static void print_time(const struct drawing *drawing, const struct card *card) {
+    enum { INDENT = 2 };
+    const struct read_run *run = card->run;
+    const struct profile *profile =
+        run->cpu_count > 0 ? run->cpu[run->cpu_count - 1].profile : NULL;
+    struct sites sites = {.is_time = true};
+    if (profile == NULL) {
+        return;
+    }
+    collect_sites(profile, "cpu", &sites);
+    struct list list = make_list(&sites, card->sites_most, drawing->style.width - INDENT);
+    print_time_title(drawing, card, profile, &sites);
+    for (size_t line = 1; line < list.lines; line++) {
+        char text[LINE_BYTES];
+        describe_line(&list, line, text);
+        fprintf(drawing->out, "  %s\n", text);
+    }
+    fputc('\n', drawing->out);
+    free(sites.rows);
+}
+
+/* ---------------------------------------------------------------- head and foot */
+
+static void print_head(const struct drawing *drawing, const struct card *card) {
+    const struct read_run *run = card->run;
+    char rate[64];
+    if (run->rate <= 1) {
+        snprintf(rate, sizeof rate, "every allocation recorded");
+    } else {
+        snprintf(rate, sizeof rate, "sampled 1 per %s", size_text((int64_t)run->rate));
+    }
+    fprintf(drawing->out, "%stally: %s (pid %llu) ran %s%s%s%s", drawing->bold,
+            safe_text(base_name(run->program)), (unsigned long long)run->pid,
+            duration_text(card->wall_ns), drawing->plain, glyph(GLYPH_DOT), rate);
+    if (card->end[0] != '\0') {
+        fprintf(drawing->out, "%s%s", glyph(GLYPH_DOT), card->end);
+    }
+    fputs("\n\n", drawing->out);
+}
+
+/* A word of a command line for a shell. */
+static void put_word(FILE *out, const char *word) {
+    if (word[0] != '\0' && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789_./:=@%+,-")] == '\0') {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            fputs("'\\''", out);
+        } else {
+            fputc(*word, out);
+        }
+    }
+    fputc('\'', out);
+}
+
+/* "biggest leak  64.0 MiB in 1,024 blocks: account_load (account.c:140) <- login" */
+static void print_biggest_leak(const struct drawing *drawing, const struct read_leaks *leaks) {
+    struct leak_sites sites = {0};
+    struct select select = {.metric = "leak_space"};
+    struct profile *visible = select_apply(leaks->profile, &select);
+    if (visible == NULL) {
+        return;
+    }
+    leak_sites_collect(&sites, visible, glyph(GLYPH_CALLER));
+    if (sites.count > 0 && sites.rows[0].kind == READ_LEAK_DEFINITE) {
+        const struct leak_site *first = &sites.rows[0];
+        fprintf(drawing->out, "  %-9s%s%s in %s block%s: %s\n", "leak",
+                leaks->rate > 1 ? "about " : "", size_text(first->bytes),
+                grouped_text(first->objects), first->objects == 1 ? "" : "s",
+                first->place[0] != '\0' ? first->path : "without a recorded stack");
+    }
+    leak_sites_free(&sites);
+    profile_free(visible);
+}
+
+static void print_foot(const struct drawing *drawing, const struct card *card,
+                       const struct sites *sites) {
+    const struct read_leaks *leaks = card->run->leaks;
+    bool has_leaks = leaks != NULL && leaks->sums[READ_LEAK_DEFINITE].objects > 0;
+    if (has_leaks) {
+        print_biggest_leak(drawing, leaks);
+    }
+    const char *name = sites->count > 0 ? sites->rows[0].function : "";
+    fprintf(drawing->out, "  %-9s%s (%s)\n", "profile", safe_text(card->path),
+            size_text((int64_t)card->file_bytes));
+    if (card->children > 0) {
+        fprintf(drawing->out, "  %-9s%s more: %s\n", "", grouped_text(card->children),
+                safe_text(card->children_path));
+    }
+    fprintf(drawing->out, "  %-9stally report --tree ", "next");
+    put_word(drawing->out, card->path);
+    fputc('\n', drawing->out);
+    if (card->run->cpu_count > 0) {
+        fprintf(drawing->out, "  %-9stally report --tree --metric=cpu ", "");
+        put_word(drawing->out, card->path);
+        fputc('\n', drawing->out);
+    }
+    /* Only a plain name is shown as an expression to look for. */
+    if (name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789_")] == '\0') {
+        fprintf(drawing->out, "  %-9stally report --list=%s ", "", name);
+        put_word(drawing->out, card->path);
+        fputc('\n', drawing->out);
+    }
+    if (has_leaks) {
+        fprintf(drawing->out, "  %-9stally leak-check ", "");
+        put_word(drawing->out, card->path);
+        fputc('\n', drawing->out);
+    }
+}
+
+void card_print(FILE *out, const struct card *card, struct card_style style) {
+    style.width = style.width < WIDTH_LEAST ? WIDTH_LEAST : style.width;
+    style.width = style.width > WIDTH_MOST ? WIDTH_MOST : style.width;
+    const struct drawing drawing = {
+        .out = out,
+        .style = style,
+        .bold = style.has_color ? "\033[1m" : "",
+        .faint = style.has_color ? "\033[2m" : "",
+        .plain = style.has_color ? "\033[0m" : "",
+    };
+    const struct read_run *run = card->run;
+    const struct profile *profile = run->moments[run->moment_count - 1].profile;
+    struct sites sites = {0};
+    struct select select = {.metric = "peak_space"};
+    struct profile *visible = NULL;
+    if (profile_find_type(profile, select.metric) != PROFILE_NONE) {
+        visible = select_apply(profile, &select);
+    }
+    if (visible != NULL) {
+        collect_sites(visible, select.metric, &sites);
+    }
+    print_head(&drawing, card);
+    print_all_figures(&drawing, card, profile);
+    print_body(&drawing, card, &sites);
+    print_time(&drawing, card);
+    print_foot(&drawing, card, &sites);
+    free(sites.rows);
+    if (visible != NULL) {
+        profile_free(visible);
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * card.h - the summary of a run on one screen: how much memory, when, and who had it.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "read/read.h"
+
+/* How it looks. */
+struct card_style {
+    unsigned width; /* columns, at least 60 */
+    bool has_color;
+};
+
+struct card {
+    const struct read_run
+        *run;         /* with at least one moment; the last ones, of time too, have names */
+    const char *path; /* of the file */
+    uint64_t file_bytes;
+    const char *end; /* "" or how the program ended, such as "killed by SIGTERM" */
+    uint64_t wall_ns;
+    unsigned sites_most;
+    int64_t children;          /* recordings of other processes of this run, */
+    const char *children_path; /* and a pattern for their names */
+};
+
+void card_print(FILE *out, const struct card *card, struct card_style style);

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * select.h - the SELECT options of report, diff and export: which samples, which frames, which metric.
+ */
+#pragma once
+
+#include <regex.h>
+
+#include "args/args.h"
+#include "profile/profile.h"
+
+enum select_by { BY_FUNCTIONS, BY_LINES, BY_FILES, BY_ADDRESSES, BY_MODULES };
+
+/* What most_rows and least_share are until somebody says otherwise: each view has its own habit. */
+#define SELECT_OWN_ROWS UINT32_MAX
+#define SELECT_OWN_SHARE (-1.0)
+
+struct select {
+    const char *metric; /* NULL: the profile's default */
+    const char *focus, *ignore, *hide, *show, *show_from, *module, *file, *thread;
+    const char *tag, *tag_root, *tag_leaf; /* KEY=RE; KEY; KEY */
+    uint64_t size_least, size_most;        /* of a sample's mean object; 0: no limit */
+    enum select_by by;
+    bool no_inlines, show_internal;
+    bool by_cum;           /* sorted by cumulative instead of flat values */
+    uint32_t most_rows;    /* 0: all */
+    double least_share;    /* of the total, 0 to 1 */
+    const char *unit;      /* "auto", "B", "KiB", "MiB"; NULL is auto */
+    const char *at;        /* NULL, or the moment of each file: FILE@TIME */
+    const char *from, *to; /* NULL, or what came between two moments */
+};
+
+/*
+ * A new profile with only what was selected: samples kept, frames hidden or cut, tags as roots or leaves,
+ * frames of allocators' own entry points (operator new, std::allocator...) hidden unless show_internal.
+ * Its types are those of `profile`, its default type is the metric.  NULL after a sentence: an expression
+ * that is none, a metric that is not there.
+ */
+struct profile *select_apply(const struct profile *profile, const struct select *select);
+
+/* The text of a frame as `by` wants it: "cache_insert", "cache.c:88", "libfoo.so", "0x4011d2".  Static. */
+const char *select_frame_name(const struct profile *profile, uint32_t location, uint32_t line,
+                              enum select_by by);
+
+/* Whether a function only hands out memory: malloc, operator new, std::allocator<T>::allocate. */
+bool select_is_allocator(const char *name);
+
+/* An expression of the command line, to be freed by regfree.  False after a sentence. */
+bool select_expression(regex_t *regex, const char *option, const char *text);
+
+/* The type that a metric means, PROFILE_NONE after a sentence that lists those there are. */
+uint32_t select_metric(const struct profile *profile, const char *metric);
+
+/* The types of bytes and of objects that belong to a type's name: "inuse_space" and "inuse_objects" for
+ * each of them and for "slack_space".  False, with PROFILE_NONE for what is missing, unless both exist. */
+bool select_pair(const struct profile *profile, uint32_t type, uint32_t *space, uint32_t *objects);
+
+/* Reads the words as PROFILE arguments at the moments that args_select names, merges them and looks up
+ * their names: what they say of the metric of args_select.  NULL after a sentence, with the exit status. */
+struct profile *select_read(char *const *words, int count, int *status);
+
+/* What recorded runs among the words say of the processor's time, whatever the metric; NULL where none does, or
+ * after a sentence. */
+struct profile *select_read_cpu(char *const *words, int count);
+
+/* The SELECT options, shared by report, diff and export: their values go into args_select. */
+extern struct select args_select;
+extern const struct arg_option args_select_options[];

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * leak_sites.h - where leaks come from: the samples of a leak check, suppressed or joined by place.
+ */
+#pragma once
+
+#include "read/read.h"
+
+enum { LEAK_PLACE_BYTES = 256, LEAK_PATH_BYTES = 600 };
+
+/* "account_load (account.c:140)", safe for terminals; false for a sample without a stack. */
+bool leak_place_of_sample(const struct profile *profile, uint32_t sample,
+                          char place[LEAK_PLACE_BYTES]);
+
+/* All samples of one kind with one innermost place. */
+struct leak_site {
+    char place[LEAK_PLACE_BYTES]; /* "" for what has no stack */
+    char path[LEAK_PATH_BYTES];   /* "a (a.c:1) <- b (b.c:2)", of its largest sample */
+    char rule[LEAK_PLACE_BYTES];  /* a suppression that would match it */
+    uint32_t kind;                /* READ_LEAK_... */
+    int64_t objects, bytes, largest;
+};
+
+struct leak_sites {
+    struct leak_site *rows; /* the largest first */
+    uint32_t count, room;
+};
+
+/* The profile must have its names.  `arrow` stands between the frames of a path. */
+void leak_sites_collect(struct leak_sites *sites, const struct profile *profile, const char *arrow);
+void leak_sites_free(struct leak_sites *sites);
+
+/* Takes out of the profile, and of the sums, what rules of a text match.  Adds to the matches. */
+struct leak_matches {
+    struct {
+        char rule[128];
+        int64_t objects;
+    } rows[16];
+    unsigned count;
+    int64_t objects;
+};
+void leak_sites_suppress(struct read_leaks *leaks, const char *rules, struct leak_matches *matches);

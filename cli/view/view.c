@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * view.c - what all views share: frames sorted into nodes, sums, headings, columns.
+ *
+ * Texts of a profile are shared when they are equal, so a node's key is made of their addresses.
+ */
+#include "view/view.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/cli.h"
+#include "common/glyph.h"
+#include "common/keys.h"
+
+/* Sums. */
+
+int64_t view_sum(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+int64_t view_total(const struct profile *profile, uint32_t type) {
+    int64_t total = 0;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        total = view_sum(total, profile_value(profile, i, type));
+    }
+    return total;
+}
+
+static uint64_t magnitude(int64_t value) {
+    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+}
+
+double view_variance(const struct profile *profile, uint32_t type) {
+    if (profile->period <= 1) {
+        return strcmp(profile->source, "folded") == 0 ? -1 : 0; /* nobody knows what made those */
+    }
+    double period = (double)profile->period, sum = 0;
+    bool is_time = strcmp(profile->period_type.unit, "nanoseconds") == 0;
+    uint32_t space, objects;
+    bool has_pair = select_pair(profile, type, &space, &objects);
+    const char *unit = profile->types[type].unit;
+    if (!has_pair && strcmp(unit, "bytes") != 0 && !is_time) {
+        return -1;
+    }
+    double step =
+        is_time && strcmp(unit, "nanoseconds") != 0 ? 1 : period; /* what one sample adds */
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        double value = fabs((double)profile_value(profile, i, type));
+        double count = has_pair ? fabs((double)profile_value(profile, i, objects)) : 0;
+        double bytes = has_pair ? fabs((double)profile_value(profile, i, space)) : 0;
+        if (count > 0 && bytes > 0) {
+            double p = -expm1(-bytes / count / period);
+            sum += value * value / count * (1 - p) / p;
+        } else {
+            sum += value * step; /* small objects, ticks of a clock */
+        }
+    }
+    return sum;
+}
+
+/* Nodes. */
+
+static uint32_t frames_of(const struct profile_location *location) {
+    return location->line_count > 0 ? location->line_count : 1;
+}
+
+static uint64_t key_of(const void *text) {
+    return (uint64_t)(uintptr_t)text;
+}
+
+/* Where the address lies in its module's file, so that runs at other addresses compare. */
+static uint32_t add_address(const struct view *view, struct keys *keys,
+                            const struct profile_location *at) {
+    if (at->mapping < view->profile->mapping_count) {
+        const struct profile_mapping *mapping = &view->profile->mappings[at->mapping];
+        return keys_add(keys, key_of(mapping->path), 1,
+                        at->address - mapping->start + mapping->offset);
+    }
+    return keys_add(keys, 0, 1, at->address);
+}
+
+static uint32_t add_node(const struct view *view, struct keys *keys, uint32_t location,
+                         uint32_t line) {
+    const struct profile *profile = view->profile;
+    const struct profile_location *at = &profile->locations[location];
+    bool has_line = line < at->line_count;
+    if (view->by == BY_MODULES && at->mapping < profile->mapping_count) {
+        return keys_add(keys, key_of(profile->mappings[at->mapping].path), 2, 0);
+    }
+    if (view->by == BY_FILES && !has_line) {
+        return keys_add(keys, 0, 4, 0);
+    }
+    if (!has_line || (view->by == BY_ADDRESSES && at->address != 0)) {
+        return add_address(view, keys, at);
+    }
+    const struct profile_line *row = &profile->lines[at->lines + line];
+    const struct profile_function *function = &profile->functions[row->function];
+    if (view->by == BY_FILES) {
+        return keys_add(keys, function->file[0] != '\0' ? key_of(function->file) : 0, 4, 0);
+    }
+    /* A function without module, such as a tag, is its own module. */
+    uint64_t number = view->by == BY_LINES ? row->number : 0;
+    return keys_add(keys, key_of(function->name), key_of(function->file) | UINT64_C(1) << 63,
+                    number);
+}
+
+void view_index(struct view *view) {
+    const struct profile *profile = view->profile;
+    view->first_slot = must_alloc(((size_t)profile->location_count + 1) * sizeof(uint32_t));
+    view->slot_count = 0;
+    for (uint32_t i = 0; i < profile->location_count; i++) {
+        view->first_slot[i] = view->slot_count;
+        view->slot_count += frames_of(&profile->locations[i]);
+    }
+    view->slot_location = must_alloc(((size_t)view->slot_count + 1) * sizeof(uint32_t));
+    view->slot_node = must_alloc(((size_t)view->slot_count + 1) * sizeof(uint32_t));
+    struct keys keys = {0};
+    for (uint32_t i = 0; i < profile->location_count; i++) {
+        for (uint32_t j = 0; j < frames_of(&profile->locations[i]); j++) {
+            view->slot_location[view->first_slot[i] + j] = i;
+            view->slot_node[view->first_slot[i] + j] = add_node(view, &keys, i, j);
+        }
+    }
+    view->node_count = (uint32_t)keys.count;
+    keys_free(&keys);
+    view->deepest = 1;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        uint32_t frames = 0;
+        for (uint32_t j = 0; j < profile->samples[i].depth; j++) {
+            frames +=
+                frames_of(&profile->locations[profile->stacks[profile->samples[i].stack + j]]);
+        }
+        view->deepest = frames > view->deepest ? frames : view->deepest;
+    }
+}
+
+void view_release(struct view *view) {
+    free(view->first_slot);
+    free(view->slot_location);
+    free(view->slot_node);
+    view->first_slot = view->slot_location = view->slot_node = NULL;
+}
+
+/* Files, modules and addresses call themselves all the time: neighbours are one. */
+uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots) {
+    const struct profile_sample *row = &view->profile->samples[sample];
+    bool joins = view->by == BY_FILES || view->by == BY_MODULES || view->by == BY_ADDRESSES;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < row->depth; i++) {
+        uint32_t location = view->profile->stacks[row->stack + i];
+        uint32_t slot = view->first_slot[location];
+        uint32_t end = slot + frames_of(&view->profile->locations[location]);
+        for (; slot < end; slot++) {
+            if (!joins || count == 0 ||
+                view->slot_node[slots[count - 1]] != view->slot_node[slot]) {
+                slots[count++] = slot;
+            }
+        }
+    }
+    return count;
+}
+
+static void add_to(int64_t *sum, int64_t value) {
+    *sum = view_sum(*sum, value);
+}
+
+static int64_t value_or_0(const struct view *view, uint32_t sample, uint32_t type) {
+    return type != PROFILE_NONE ? profile_value(view->profile, sample, type) : 0;
+}
+
+/* What each slot has on its own, to choose a line for its node. */
+struct line_weight {
+    int64_t flat, cum;
+};
+
+static void choose_lines(const struct view *view, struct view_weight *weights,
+                         const struct line_weight *lines) {
+    for (uint32_t node = 0; node < view->node_count; node++) {
+        weights[node].slot = PROFILE_NONE;
+    }
+    for (uint32_t slot = 0; slot < view->slot_count; slot++) {
+        uint32_t *best = &weights[view->slot_node[slot]].slot;
+        if (*best == PROFILE_NONE) {
+            *best = slot;
+            continue;
+        }
+        const struct line_weight *a = &lines[slot], *b = &lines[*best];
+        uint64_t flat = magnitude(a->flat), best_flat = magnitude(b->flat);
+        if (flat > best_flat || (flat == best_flat && magnitude(a->cum) > magnitude(b->cum))) {
+            *best = slot;
+        }
+    }
+}
+
+/* `seen` says which sample a node was last met in, plus one. */
+static void weigh_sample(const struct view *view, uint32_t sample, uint32_t *slots, uint32_t *seen,
+                         struct view_weight *weights, struct line_weight *lines) {
+    int64_t value = profile_value(view->profile, sample, view->type);
+    int64_t partner = value_or_0(view, sample, view->partner);
+    int64_t base = value_or_0(view, sample, view->base);
+    uint32_t count = view_unroll(view, sample, slots);
+    for (uint32_t i = 0; i < count; i++) {
+        struct view_weight *weight = &weights[view->slot_node[slots[i]]];
+        if (i == 0) {
+            add_to(&weight->flat, value);
+            add_to(&weight->partner, partner);
+            add_to(&weight->base_flat, base);
+            add_to(&lines[slots[i]].flat, value);
+        }
+        if (seen[view->slot_node[slots[i]]] != sample + 1) {
+            seen[view->slot_node[slots[i]]] = sample + 1;
+            add_to(&weight->cum, value);
+            add_to(&weight->base_cum, base);
+            add_to(&lines[slots[i]].cum, value);
+        }
+    }
+}
+
+struct view_weight *view_weigh(const struct view *view) {
+    size_t nodes = (size_t)view->node_count + 1;
+    struct view_weight *weights = must_alloc(nodes * sizeof *weights);
+    struct line_weight *lines = must_alloc(((size_t)view->slot_count + 1) * sizeof *lines);
+    uint32_t *seen = must_alloc(nodes * sizeof *seen);
+    uint32_t *slots = must_alloc(view->deepest * sizeof *slots);
+    memset(weights, 0, nodes * sizeof *weights);
+    memset(lines, 0, ((size_t)view->slot_count + 1) * sizeof *lines);
+    memset(seen, 0, nodes * sizeof *seen);
+    for (uint32_t i = 0; i < view->profile->sample_count; i++) {
+        weigh_sample(view, i, slots, seen, weights, lines);
+    }
+    choose_lines(view, weights, lines);
+    free(lines);
+    free(seen);
+    free(slots);
+    return weights;
+}
+
+/* Rows. */
+
+static int compare_rows(const void *a_row, const void *b_row) {
+    const struct view_row *a = a_row, *b = b_row;
+    if (magnitude(a->value) != magnitude(b->value)) {
+        return magnitude(a->value) > magnitude(b->value) ? -1 : 1;
+    }
+    if (magnitude(a->second) != magnitude(b->second)) {
+        return magnitude(a->second) > magnitude(b->second) ? -1 : 1;
+    }
+    int order = strcmp(a->name, b->name);
+    return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
+}
+
+void view_sort(struct view_row *rows, size_t count) {
+    if (count > 0) {
+        qsort(rows, count, sizeof *rows, compare_rows);
+    }
+}
+
+/* A text that lives as long as the profile; addresses have none. */
+const char *view_sort_name(const struct view *view, uint32_t slot) {
+    const struct profile *profile = view->profile;
+    uint32_t location = view->slot_location[slot];
+    const struct profile_location *at = &profile->locations[location];
+    uint32_t line = slot - view->first_slot[location];
+    if (view->by == BY_MODULES && at->mapping < profile->mapping_count) {
+        return profile->mappings[at->mapping].path;
+    }
+    if (line >= at->line_count) {
+        return "";
+    }
+    const struct profile_function *function =
+        &profile->functions[profile->lines[at->lines + line].function];
+    return view->by == BY_FILES ? function->file : function->name;
+}
+
+struct view_row *view_rows(const struct view *view, const struct view_weight *weights,
+                           size_t *count) {
+    struct view_row *rows = must_alloc(((size_t)view->node_count + 1) * sizeof *rows);
+    *count = 0;
+    for (uint32_t node = 0; node < view->node_count; node++) {
+        const struct view_weight *weight = &weights[node];
+        bool is_empty = weight->flat == 0 && weight->cum == 0;
+        if (is_empty || view_is_small(view, weight->cum, 0)) {
+            continue;
+        }
+        bool by_cum = view->select->by_cum;
+        rows[(*count)++] = (struct view_row){by_cum ? weight->cum : weight->flat,
+                                             by_cum ? weight->flat : weight->cum,
+                                             view_sort_name(view, weight->slot), node};
+    }
+    view_sort(rows, *count);
+    return rows;
+}
+
+size_t view_most_rows(const struct view *view, size_t own) {
+    uint32_t most = view->select->most_rows;
+    return most == SELECT_OWN_ROWS ? own : most == 0 ? SIZE_MAX : most;
+}
+
+bool view_is_small(const struct view *view, int64_t value, double own_share) {
+    double share = view->select->least_share;
+    share = share < 0 ? own_share : share;
+    return share > 0 && (double)magnitude(value) < share * (double)magnitude(view->whole);
+}
+
+/* Texts. */
+
+const char *view_name(const struct view *view, uint32_t slot) {
+    uint32_t location = view->slot_location[slot];
+    enum select_by by = view->by == BY_LINES ? BY_FUNCTIONS : view->by;
+    const char *name =
+        select_frame_name(view->profile, location, slot - view->first_slot[location], by);
+    return name[0] != '\0' ? safe_text(name) : "(no name)";
+}
+
+static const char *last_part(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+static const char *module_place(const struct view *view, const struct profile_location *at) {
+    return at->mapping < view->profile->mapping_count
+               ? safe_text(last_part(view->profile->mappings[at->mapping].path))
+               : "";
+}
+
+const char *view_place(const struct view *view, uint32_t slot) {
+    const struct profile *profile = view->profile;
+    uint32_t location = view->slot_location[slot];
+    const struct profile_location *at = &profile->locations[location];
+    uint32_t line = slot - view->first_slot[location];
+    if (view->by == BY_FILES || view->by == BY_MODULES) {
+        return "";
+    }
+    if (line >= at->line_count) {
+        return module_place(view, at);
+    }
+    const struct profile_line *row = &profile->lines[at->lines + line];
+    const struct profile_function *function = &profile->functions[row->function];
+    char text[9000];
+    snprintf(text, sizeof text, "%.4000s%s%.4000s", view->by == BY_ADDRESSES ? function->name : "",
+             view->by == BY_ADDRESSES ? "  " : "", last_part(function->file));
+    if (function->file[0] == '\0') {
+        return view->by == BY_ADDRESSES ? safe_text(function->name) : module_place(view, at);
+    }
+    if (row->number != 0) {
+        size_t length = strlen(text);
+        snprintf(text + length, sizeof text - length, ":%" PRIu32, row->number);
+    }
+    return safe_text(text);
+}
+
+/* Fixed units have one digit behind the point, so that columns compare at a glance. */
+static const char *bytes_text(const struct view *view, uint64_t bytes) {
+    static char text[4][48];
+    static unsigned turn;
+    const char *unit = view->select->unit != NULL ? view->select->unit : "auto";
+    char *buffer = text[turn++ % 4];
+    if (strcmp(unit, "B") == 0) {
+        snprintf(buffer, sizeof text[0], "%s B",
+                 grouped_text(bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes));
+    } else if (strcmp(unit, "KiB") == 0) {
+        snprintf(buffer, sizeof text[0], "%.1f KiB", (double)bytes / 1024);
+    } else if (strcmp(unit, "MiB") == 0) {
+        snprintf(buffer, sizeof text[0], "%.1f MiB", (double)bytes / 1048576);
+    } else {
+        return size_text(bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes);
+    }
+    return buffer;
+}
+
+const char *view_value(const struct view *view, uint32_t type, int64_t value) {
+    static char texts[8][64];
+    static unsigned turn;
+    char *text = texts[turn++ % 8];
+    uint64_t size = magnitude(value);
+    const char *unit = view->profile->types[type].unit, *body;
+    if (strcmp(unit, "bytes") == 0) {
+        body = bytes_text(view, size);
+    } else if (strcmp(unit, "nanoseconds") == 0) {
+        body = duration_text(size);
+    } else {
+        body = grouped_text(size > INT64_MAX ? INT64_MAX : (int64_t)size);
+    }
+    const char *sign = value < 0 ? glyph(GLYPH_MINUS) : "";
+    if (value > 0 && view->base != PROFILE_NONE) {
+        sign = "+";
+    }
+    snprintf(text, sizeof texts[0], "%s%s", sign, body);
+    return text;
+}
+
+const char *view_share(const struct view *view, int64_t value) {
+    static char texts[8][32];
+    static unsigned turn;
+    char *text = texts[turn++ % 8];
+    double whole = fabs((double)view->whole);
+    double percent = whole > 0 ? 100 * (double)value / whole : 0;
+    if (fabs(percent) < 0.05) {
+        percent = 0; /* not -0.0 */
+    }
+    snprintf(text, sizeof texts[0], "%s%.1f%%", percent < 0 ? glyph(GLYPH_MINUS) : "",
+             fabs(percent));
+    return text;
+}
+
+const char *view_margin(const struct view *view, int64_t value) {
+    static char text[64];
+    if (view->variance < 0) {
+        return "";
+    }
+    if (view->variance == 0) {
+        return view->profile->period > 1 ? "" : " (exact)";
+    }
+    double half = 1.96 * sqrt(view->variance);
+    const char *sign = glyph(GLYPH_PLUS_MINUS);
+    if (view->base == PROFILE_NONE && value > 0) {
+        snprintf(text, sizeof text, " %s %.1f %% (sampled)", sign, 100 * half / (double)value);
+    } else {
+        int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
+        struct view plain = *view;
+        plain.base = PROFILE_NONE;
+        snprintf(text, sizeof text, " %s %s (sampled)", sign,
+                 view_value(&plain, view->type, width));
+    }
+    return text;
+}
+
+/* Headings. */
+
+static size_t count_stacks(const struct view *view) {
+    struct keys keys = {0};
+    for (uint32_t i = 0; i < view->profile->sample_count; i++) {
+        const struct profile_sample *sample = &view->profile->samples[i];
+        uint64_t hash = sample->depth, other = 0;
+        for (uint32_t j = 0; j < sample->depth; j++) {
+            hash = keys_mix(hash + view->profile->stacks[sample->stack + j] + 1);
+            other = (other ^ view->profile->stacks[sample->stack + j]) * UINT64_C(0x100000001b3);
+        }
+        if (profile_value(view->profile, i, view->type) != 0) {
+            keys_add(&keys, hash, other, sample->depth);
+        }
+    }
+    size_t count = keys.count;
+    keys_free(&keys);
+    return count;
+}
+
+static void print_stacks(const struct view *view) {
+    size_t stacks = count_stacks(view);
+    fprintf(view->out, "%s%s %s\n", glyph(GLYPH_DOT), grouped_text((int64_t)stacks),
+            stacks == 1 ? "stack" : "stacks");
+}
+
+/* The text of a value without sign, as both sides of a comparison have it. */
+static const char *plain_value(const struct view *view, int64_t value) {
+    struct view plain = *view;
+    plain.base = PROFILE_NONE;
+    return view_value(&plain, view->type, value);
+}
+
+/* "50.4 -> 118.2 MiB": the unit once, where it is the same. */
+static void print_change(const struct view *view, int64_t before, int64_t after) {
+    char left[64], right[64];
+    snprintf(left, sizeof left, "%s", plain_value(view, before));
+    snprintf(right, sizeof right, "%s", plain_value(view, after));
+    char *left_unit = strrchr(left, ' ');
+    const char *right_unit = strrchr(right, ' ');
+    if (left_unit != NULL && right_unit != NULL && strcmp(left_unit, right_unit) == 0) {
+        *left_unit = '\0';
+    }
+    fprintf(view->out, "%s %s %s", left, glyph(GLYPH_ARROW), right);
+}
+
+static void print_percent(const struct view *view, int64_t change, int64_t before) {
+    if (before != 0 && change != 0) {
+        double percent = 100 * (double)change / fabs((double)before);
+        const char *sign = percent < 0 ? glyph(GLYPH_MINUS) : "+";
+        fprintf(view->out, ", %s%.0f %%", sign, fabs(percent));
+    }
+}
+
+static void print_comparison(const struct view *view) {
+    int64_t change = view_total(view->profile, view->type);
+    int64_t before = view_total(view->profile, view->base);
+    fprintf(view->out, "%s  ", safe_text(view->profile->types[view->type].name));
+    print_change(view, before, view_sum(before, change));
+    fprintf(view->out, "  (%s", view_value(view, view->type, change));
+    print_percent(view, change, before);
+    fprintf(view->out, ")%s", view->variance > 0 ? view_margin(view, change) : "");
+    print_stacks(view);
+}
+
+void view_print_heading(const struct view *view) {
+    if (view->base != PROFILE_NONE) {
+        print_comparison(view);
+        return;
+    }
+    int64_t total = view_total(view->profile, view->type);
+    fprintf(view->out, "%s %s", safe_text(view->profile->types[view->type].name),
+            view_value(view, view->type, total));
+    if (total != view->whole) {
+        fprintf(view->out, " of %s", view_value(view, view->type, view->whole));
+    }
+    fputs(view_margin(view, total), view->out);
+    print_stacks(view);
+}
+
+void view_print_more(const struct view *view, size_t count, const char *what) {
+    if (count > 0) {
+        fprintf(view->out, "  %s %s more %s\n", glyph(GLYPH_MORE), grouped_text((int64_t)count),
+                what);
+    }
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * view.h - the views of a profile as text: what `tally report` and `tally diff` print.
+ *
+ * A view is made of one type of values.  Its frames are counted in nodes: what `by` says is one row.
+ *
+ *      flat    of samples whose leaf is the node
+ *      cum     of samples that have the node anywhere, each once however often it recurs
+ *
+ * In a comparison the profile holds new minus base, and `base` is the type with what the base had.
+ */
+#pragma once
+
+#include <stdio.h>
+
+#include "args/args.h"
+#include "select/select.h"
+
+struct view {
+    const struct profile *profile; /* what was selected */
+    const struct select *select;
+    FILE *out;
+    uint32_t type;    /* the metric */
+    uint32_t partner; /* objects of a type of bytes, bytes of one of objects; or PROFILE_NONE */
+    uint32_t base;    /* or PROFILE_NONE: this is no comparison */
+    uint32_t columns; /* the first so many types are for people */
+    const struct profile
+        *cpu; /* of view_threads: the processor's time, where memory is the metric; or NULL */
+    enum select_by by;
+    int64_t whole;       /* percentages are of this: everything, selected or not */
+    double variance;     /* of the sum that is shown; negative: unknown */
+    const char *pattern; /* of peek and list */
+    struct arg_list source_paths;
+
+    /* Made by view_index.  A slot is a line of a location, or a location without lines. */
+    uint32_t *first_slot, *slot_location, *slot_node;
+    uint32_t slot_count, node_count;
+    uint32_t deepest; /* frames of the longest stack */
+};
+
+/* Sorts the frames into nodes; before everything below. */
+void view_index(struct view *view);
+void view_release(struct view *view);
+
+/* The slots of a sample, leaf first; room for `deepest` of them.  A sample without a stack has none. */
+uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots);
+
+struct view_weight {
+    int64_t flat, cum, partner, base_flat, base_cum;
+    uint32_t slot; /* the heaviest line of the node */
+};
+
+/* One per node; to be freed. */
+struct view_weight *view_weigh(const struct view *view);
+
+/* Something to be sorted: by |value|, then |second|, then name, then id. */
+struct view_row {
+    int64_t value, second;
+    const char *name;
+    uint32_t id;
+};
+void view_sort(struct view_row *rows, size_t count);
+const char *view_sort_name(const struct view *view, uint32_t slot);
+
+/* Rows of nodes that have something, the heaviest first; to be freed. */
+struct view_row *view_rows(const struct view *view, const struct view_weight *weights,
+                           size_t *count);
+
+/* The habits of a view where nobody said anything else. */
+size_t view_most_rows(const struct view *view, size_t own);
+bool view_is_small(const struct view *view, int64_t value, double own_share);
+
+/* Sums that stop at the ends of int64_t. */
+int64_t view_sum(int64_t a, int64_t b);
+int64_t view_total(const struct profile *profile, uint32_t type);
+
+/*
+ * The variance of the sum of a type, because only some of the objects were seen; 0 when all were, negative
+ * when nobody can tell.  An object of s bytes is seen with probability p = 1 - e^(-s/R), where R is the
+ * period, and then stands for 1/p of its kind.  A sample that stands for N objects of mean size s and is
+ * worth V adds  V^2/N * (1-p)/p.
+ */
+double view_variance(const struct profile *profile, uint32_t type);
+
+/* Texts, in the ring of cli.h. */
+const char *view_name(const struct view *view, uint32_t slot);
+const char *view_place(const struct view *view, uint32_t slot); /* "cache.c:88", or "" */
+const char *view_value(const struct view *view, uint32_t type, int64_t value); /* with its unit */
+const char *view_share(const struct view *view, int64_t value);                /* "54.1%" */
+const char *view_margin(const struct view *view, int64_t value); /* " ± 3.9 % (sampled)" */
+
+/* The first line of every view. */
+void view_print_heading(const struct view *view);
+/* "... 412 more", when there are any. */
+void view_print_more(const struct view *view, size_t count, const char *what);
+
+/* Cells in columns, each as wide as its widest; 'r' and 'l' say which side is flush. */
+struct view_grid {
+    const char *columns;
+    bool is_flush; /* without blanks before the first column */
+    char **cells;
+    size_t count, room;
+};
+void view_grid_put(struct view_grid *grid, const char *text);
+void view_grid_print(struct view_grid *grid, FILE *out); /* and empties it */
+
+/* The views, one file each.  False after a sentence. */
+bool view_top(struct view *view);
+bool view_tree(struct view *view);
+bool view_peek(struct view *view);
+bool view_list(struct view *view);
+bool view_traces(struct view *view);
+bool view_sites(struct view *view);
+bool view_threads(struct view *view);
+
+/* The options that name a view, and the view they name: --top by itself.  view_options.c. */
+extern const struct arg_option view_options[];
+extern const char *view_output_path;
+typedef bool (*view_fn)(struct view *view);
+view_fn view_choose(struct view *view); /* NULL after a sentence */
