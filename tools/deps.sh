@@ -40,6 +40,19 @@ TABLE="
       test   redis-tools           redis-benchmark                             optional
       test   strace                strace                                      optional
       test   xz-utils              xz                                          optional
+      test   file                  file                                        optional
+      test   procps                pgrep                                       optional
+      test   bc                    bc                                          optional
+      test   bzip2                 bzip2                                       optional
+      test   curl                  curl                                        optional
+      test   gawk                  gawk                                        optional
+      test   gpg                   gpg                                         optional
+      test   jq                    jq                                          optional
+      test   libxml2-utils         xmllint                                     optional
+      test   m4                    m4                                          optional
+      test   openssl               openssl                                     optional
+      test   tcl                   tclsh                                       optional
+      test   zstd                  zstd                                        optional
       bench  python3               python3                                     required
       bench  valgrind              valgrind                                    optional
       bench  sqlite3               sqlite3                                     optional
