@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Other users, and programs that have more rights than those who start them: they get nothing. The numbers
-# are those of docs/manual/control.md; test_control.c has all the others.
+# are those of docs/manual/control.md; test_control_*.c have all the others.
 
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
