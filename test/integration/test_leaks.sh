@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Leak checks when a program exits: what HEAPCHECK and leak_check say, in whose words, and with which status the
-# program ends. test/unit/test_opt.c has the variables, test_heap_checker.cc the class.
+# program ends. test/unit/test_opt_foreign.c has the variables, test_heap_checker.cc the class.
 
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"

@@ -49,7 +49,7 @@ void operator delete[](void *object, std::size_t) noexcept {
     tally_free(object);
 }
 
-/* As in test_leak.c. */
+/* As in leak_checks.h. */
 static void need_plain_memory() {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
     skip("a sanitizer watches what a search reads");

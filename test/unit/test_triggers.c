@@ -14,55 +14,38 @@
 #include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
+#include "fake_profiler.h"
 #include "prof/prof.h"
 #include "unit.h"
 
 enum { MIB = 1 << 20 };
 
 static struct {
-    bool armed, active, is_short, leaks;
-    unsigned lg_sample;
-    double allocated, live;
+    bool is_short, leaks;
     uint64_t now_ms;
     char kinds[64]; /* of the profiles written so far */
-    char path[256];
     unsigned files, leak_reports;
-    int error, exists; /* so many files are in the way */
-} fake = {.armed = true, .active = true, .now_ms = 1000000};
+    int exists; /* so many files are in the way */
+} fake = {.now_ms = 1000000};
 
-bool __wrap_prof_was_armed(void);
-bool __wrap_prof_was_armed(void) {
-    return fake.armed;
+/* A profiler that is on. */
+static void turn_on(void) {
+    profiler.armed = profiler.active = true;
 }
-bool __wrap_prof_is_active(void);
-bool __wrap_prof_is_active(void) {
-    return fake.active;
-}
-void __wrap_prof_set_active(bool active);
-void __wrap_prof_set_active(bool active) {
-    fake.active = active;
-    fake.armed |= active;
-}
-unsigned __wrap_prof_lg_sample(void);
-unsigned __wrap_prof_lg_sample(void) {
-    return fake.lg_sample;
-}
-void __wrap_prof_reset(unsigned lg_sample);
-void __wrap_prof_reset(unsigned lg_sample) {
-    fake.lg_sample = lg_sample;
-    fake.allocated = fake.live = 0;
-}
+
+TEST_SETUP(turn_on);
+
 void __wrap_prof_read_totals(struct prof_totals *totals);
 void __wrap_prof_read_totals(struct prof_totals *totals) {
-    *totals =
-        (struct prof_totals){.live.all_bytes = fake.live, .accumulated.all_bytes = fake.allocated};
+    *totals = (struct prof_totals){.live.all_bytes = profiler.live,
+                                   .accumulated.all_bytes = profiler.allocated};
 }
 int __wrap_dump_automatically(char kind);
 int __wrap_dump_automatically(char kind) {
     size_t length = strlen(fake.kinds);
     check(length + 1 < sizeof fake.kinds);
     fake.kinds[length] = kind;
-    return fake.error;
+    return profiler.error;
 }
 int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_what what);
 int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
@@ -73,8 +56,8 @@ int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_wha
         return -EEXIST;
     }
     fake.files++;
-    snprintf(fake.path, sizeof fake.path, "%s", path);
-    return fake.error;
+    snprintf(profiler.path, sizeof profiler.path, "%s", path);
+    return profiler.error;
 }
 bool __wrap_dump_report_leaks(void);
 bool __wrap_dump_report_leaks(void) {
@@ -98,9 +81,9 @@ static void slow_call(void) {
 
 /* The program allocates or frees so much, and the profiler tells. */
 static void change(double allocated, double freed) {
-    fake.allocated += allocated;
-    fake.live += allocated - freed;
-    tell_totals((uint64_t)fake.allocated, (uint64_t)fake.live);
+    profiler.allocated += allocated;
+    profiler.live += allocated - freed;
+    tell_totals((uint64_t)profiler.allocated, (uint64_t)profiler.live);
     slow_call();
 }
 
@@ -140,10 +123,10 @@ TEST(every_interval_of_allocated_bytes_is_a_profile) {
 
 TEST(nothing_is_written_while_sampling_is_off) {
     start("prof_alloc_interval:1000");
-    fake.active = false;
+    profiler.active = false;
     change(5000, 0);
     check_str(fake.kinds, "");
-    fake.active = true;
+    profiler.active = true;
     slow_call();
     check_str(fake.kinds, "");
     change(1000, 0);
@@ -266,7 +249,7 @@ TEST(time_that_passes_is_a_profile) {
     slow_call();
     slow_call();
     check_str(fake.kinds, "ii");
-    fake.active = false;
+    profiler.active = false;
     fake.now_ms += 60000;
     slow_call();
     check_str(fake.kinds, "ii");
@@ -280,10 +263,10 @@ TEST(the_background_thread_is_told_when_to_look) {
     fake.now_ms += 6000;
     check_eq(triggers_tick(), 10000);
     check_str(fake.kinds, "i");
-    fake.active = false;
+    profiler.active = false;
     check_eq(triggers_tick(), UINT64_MAX);
     check(!triggers_want_thread());
-    fake.active = true;
+    profiler.active = true;
     check(triggers_want_thread());
     triggers_set_thread(true);
     thread_mark_inside(false);
@@ -325,11 +308,11 @@ TEST(a_signal_is_a_profile_at_the_next_slow_call) {
     check_str(fake.kinds, "m");
     slow_call();
     check_str(fake.kinds, "m");
-    fake.active = false; /* What was sampled before is still worth a look. */
+    profiler.active = false; /* What was sampled before is still worth a look. */
     raise(SIGUSR1);
     slow_call();
     check_str(fake.kinds, "mm");
-    fake.armed = false;
+    profiler.armed = false;
     raise(SIGUSR1);
     slow_call();
     check_str(fake.kinds, "mm");
@@ -337,7 +320,7 @@ TEST(a_signal_is_a_profile_at_the_next_slow_call) {
 
 TEST(a_signal_whose_profile_cannot_be_written_is_one_line) {
     start("prof_signal:10");
-    fake.error = -ENOSPC;
+    profiler.error = -ENOSPC;
     raise(SIGUSR1);
     struct capture capture = capture_begin();
     slow_call();
@@ -392,7 +375,7 @@ TEST(the_end_is_a_profile_if_asked_for) {
 
 TEST(without_arming_there_is_nothing_to_write_at_the_end) {
     start("prof_final:true,prof_leak:true");
-    fake.armed = fake.active = false;
+    profiler.armed = profiler.active = false;
     check(!triggers_exit());
     check_str(fake.kinds, "");
     check_eq(fake.leak_reports, 0);
@@ -408,7 +391,7 @@ TEST(leaks_are_told_and_may_fail_the_process) {
     fake.leaks = false;
     check(!triggers_exit());
     fake.leaks = true;
-    fake.error = -EINVAL; /* An empty prefix wants neither file nor report. */
+    profiler.error = -EINVAL; /* An empty prefix wants neither file nor report. */
     check(!triggers_exit());
     check_eq(fake.leak_reports, 3);
 }
@@ -492,12 +475,12 @@ TEST(files_that_exist_are_passed_over) {
     start_numbered("");
     fake.exists = 3;
     numbered_dump("x");
-    check_str(fake.path, "/x/h.0004.heap");
+    check_str(profiler.path, "/x/h.0004.heap");
 }
 
 TEST(a_file_that_cannot_be_written_is_one_line) {
     start_numbered("");
-    fake.error = -ENOSPC;
+    profiler.error = -ENOSPC;
     struct capture capture = capture_begin();
     numbered_dump("x");
     check_str(capture_end(capture),
@@ -512,7 +495,7 @@ TEST(a_forked_child_has_its_process_id_in_its_files) {
         snprintf(expected, sizeof expected, "/x/h_%d.0001.heap", getpid());
         slow_call();
         numbered_dump("x");
-        _exit(strcmp(fake.path, expected) == 0 ? 0 : 1);
+        _exit(strcmp(profiler.path, expected) == 0 ? 0 : 1);
     }
     int status;
     check_eq(waitpid(child, &status, 0), child);
@@ -520,26 +503,26 @@ TEST(a_forked_child_has_its_process_id_in_its_files) {
 }
 
 TEST(numbered_files_can_be_started_at_any_time) {
-    fake.armed = fake.active = false;
+    profiler.armed = profiler.active = false;
     start("");
     check(!numbered_is_running());
     check(!numbered_start(NULL) && !numbered_start(""));
-    fake.lg_sample = 19;
+    profiler.lg_sample = 19;
     check(numbered_start("/x/s"));
-    check(fake.active);
-    check_eq(fake.lg_sample, 0);
+    check(profiler.active);
+    check_eq(profiler.lg_sample, 0);
     check(!numbered_start("/x/t"));
     triggers_restart();
     slow_call();
     change(1024.0 * MIB, 0);
-    check_str(fake.path, "/x/s.0001.heap");
+    check_str(profiler.path, "/x/s.0001.heap");
     numbered_stop();
-    check(!numbered_is_running() && !fake.active);
+    check(!numbered_is_running() && !profiler.active);
     check(numbered_start("/x/t"));
     numbered_dump("x");
-    check_str(fake.path, "/x/t.0002.heap"); /* The numbers go on. */
+    check_str(profiler.path, "/x/t.0002.heap"); /* The numbers go on. */
     struct capture capture = capture_begin();
-    fake.live = 5000;
+    profiler.live = 5000;
     triggers_exit();
     check_str(capture_end(capture),
               "tally: Dumping heap profile to /x/t.0003.heap (Exiting, 4 kB in use)\n");
