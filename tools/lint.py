@@ -9,10 +9,13 @@ include whom, who may talk to the kernel), names, and the licence line.  Guides 
 good code tends to meet; what exceeds one is printed and nothing fails.  --guides prints all the
 measurements.  CONTRIBUTING.md says what the rules are for.
 """
+import functools
 import os
 import re
 import statistics
 import sys
+
+import lint_maps
 
 LAYERS = ("base", "contract", "opt", "out", "heap", "prof", "cpu", "leak", "guard", "control", "api")
 # Folders whose every header is for everybody above; the others have one door, <folder>/<folder>.h.
@@ -41,10 +44,9 @@ HEADER_SHARE, ASSERTS_PER_1000, CMAKE_LINES, README_LINES = 15, 30, 250, 150
 class Source:
     """One file: its lines, the same with comments and strings blanked, and its includes."""
 
-    def __init__(self, root, path):
+    def __init__(self, path, text):
         self.path = path
-        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
-            self.text = file.read()
+        self.text = text
         self.lines = self.text.splitlines()
         self.stem, self.ext = os.path.splitext(os.path.basename(path))
         self.is_c = self.ext in (".c", ".h", ".cc", ".def")
@@ -63,6 +65,12 @@ class Source:
         parts = self.path.split("/")
         return parts[1] if parts[0] == "src" and len(parts) == 3 else None
 
+    @functools.cached_property
+    def words(self):
+        """What is written in it, strings included and comments not."""
+        code = blank_comments(self.text, strings=False) if self.is_c else self.text
+        return set(re.findall(r"[A-Za-z_]\w*", code))
+
     @property
     def is_os(self):
         return self.layer == "base" and self.stem.startswith("os_")
@@ -77,6 +85,15 @@ def blank_comments(text, strings=True):
         return re.sub(r"[^\n]", " ", piece)
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text,
                   flags=re.S)
+
+
+def read_tree(root):
+    """Every text of the tree, by its path."""
+    sources = {}
+    for path in find_files(root):
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            sources[path] = Source(path, file.read())
+    return sources
 
 
 def find_files(root):
@@ -406,19 +423,25 @@ def measure_totals(sources, code):
             yield len(source.lines) > most, f"{path}: {len(source.lines)} lines (guide {most})"
 
 
-def main():
-    arguments = [word for word in sys.argv[1:] if word != "--guides"]
-    default = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    root = arguments[0] if arguments else default
-    sources = {path: Source(root, path) for path in find_files(root)}
-    broken = [*check_unique_names(sources), *check_listed(sources)]
+def check(sources):
+    """What is broken, as (file, line, sentence)."""
+    broken = [*check_unique_names(sources), *check_listed(sources),
+              *lint_maps.check(sources, {"src/": LAYERS, "cli/": CLI_LAYERS})]
     for source in sources.values():
         for rule in RULES:
             broken.extend(rule(source, sources))
+    return sorted(broken)
+
+
+def main():
+    arguments = [word for word in sys.argv[1:] if word != "--guides"]
+    default = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sources = read_tree(arguments[0] if arguments else default)
+    broken = check(sources)
     for exceeded, text in measure(sources):
         if exceeded or "--guides" in sys.argv:
             print(f"guide: {text}" if exceeded else f"fine:  {text}")
-    for path, line, sentence in sorted(broken):
+    for path, line, sentence in broken:
         print(f"{path}:{line}: {sentence}")
     if broken:
         print(f"{len(broken)} rules broken")

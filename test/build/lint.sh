@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# lint.sh - the rules that tools/lint.py checks: layers, names, licence lines.
+# lint.sh - the tree keeps the rules of tools/lint.py, and each of these rules can fail.
 set -eu
 cd "$SOURCE"
-exec python3 tools/lint.py
+python3 tools/lint.py
+exec python3 test/build/lint_breaks.py
