@@ -233,7 +233,7 @@ static bool list_users(void) {
     for (unsigned i = 0; i < stop_count(); i++) {
         const struct stop_thread *thread = stop_at(i);
         enum stop_state state = stop_state(thread);
-        if (state == STOP_PARKED || state == STOP_OWN) {
+        if (state == STOP_HELD || state == STOP_OWN) {
             add_user(thread->thread, thread->sp, thread->pointer);
         } else if (state == STOP_UNANSWERED) {
             add_user(thread->thread, 0, 0);
@@ -419,7 +419,7 @@ static void name_threads(void) {
     }
     for (unsigned i = 0; i < stop_count() && !g->wish.skip_threads; i++) {
         const struct stop_thread *thread = stop_at(i);
-        if (stop_state(thread) == STOP_PARKED) {
+        if (stop_state(thread) == STOP_HELD) {
             name_present(thread->frame, thread->frame_end, NULL);
         }
     }

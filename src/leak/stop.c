@@ -5,7 +5,7 @@
  *      caller                                  other thread
  *      lists /proc/self/task
  *      sends the signal, with a ticket   --->  handler: inside the allocator?  STOP_BUSY, returns
- *      sends it again a little later     --->  handler: STOP_PARKED, waits on `hold`
+ *      sends it again a little later     --->  handler: STOP_HELD, waits on `hold`
  *      lists again, until there is nobody new and everybody has answered
  *      ...
  *      hold = 0                          --->  returns
@@ -20,7 +20,7 @@
  * The handler stays installed, because a late signal would else end the process.  The signal is the highest
  * real-time signal that the program has not taken.
  *
- * Invariant   Who is parked holds no lock of the library: it was not inside (heap/thread.h).
+ * Invariant   A held thread has no lock of the library: it was not inside (heap/thread.h).
  * Errors      A thread that does not answer goes on, and may change anything meanwhile; the caller is told.
  */
 #include "leak/stop.h"
@@ -55,7 +55,7 @@ static struct {
     bool is_unsure;  /* the kernel does not tell about some */
     uint32_t caller;
     uint32_t number;       /* of the stop, not 0; a ticket is this and the thread's index */
-    _Atomic uint32_t hold; /* the number, while who is parked stays */
+    _Atomic uint32_t hold; /* the number, for as long as held threads wait */
     _Atomic uint32_t news; /* counts answers */
     int signal;            /* 0: none yet */
 } g;
@@ -77,7 +77,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     }
     struct stop_thread *thread = &g.threads[ticket % MOST_THREADS];
     uint64_t asked = ticket << STATE_BITS | STOP_ASKED;
-    if (!atomic_compare_exchange_strong(&thread->word, &asked, asked - STOP_ASKED + STOP_PARKING)) {
+    if (!atomic_compare_exchange_strong(&thread->word, &asked,
+                                        asked - STOP_ASKED + STOP_ANSWERING)) {
         return;
     }
     if (tls.inside) {
@@ -89,7 +90,7 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     thread->frame = interrupted.frame;
     thread->frame_end = interrupted.end;
     thread->pointer = os_thread_pointer();
-    tell(thread, ticket << STATE_BITS | STOP_PARKED);
+    tell(thread, ticket << STATE_BITS | STOP_HELD);
     while (atomic_load(&g.hold) == (uint32_t)(ticket >> LG_MOST)) {
         os_wait(&g.hold, (uint32_t)(ticket >> LG_MOST));
     }
@@ -105,7 +106,7 @@ static bool is_free(const struct sigaction *action) {
     return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == SIG_DFL;
 }
 
-/* No handler of the program's runs in a thread that is parked: all signals wait.  A thread whose stack is
+/* No handler of the program's runs in a held thread: all signals wait.  A thread whose stack is
  * none, such as Go's, has an alternate one. */
 static bool install(int number) {
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
@@ -219,7 +220,7 @@ static void wait_no_longer(struct stop_thread *thread, bool gives_up) {
 }
 
 static bool is_settled(const struct stop_thread *thread) {
-    return stop_state(thread) >= STOP_PARKED;
+    return stop_state(thread) >= STOP_HELD;
 }
 
 /* Looks at those that are new.  True when one must be looked at again. */
@@ -256,7 +257,7 @@ static void give_up(void) {
     for (unsigned i = 0; i < g.count; i++) {
         struct stop_thread *thread = &g.threads[i];
         enum stop_state state = stop_state(thread);
-        g.is_late |= state < STOP_PARKED;
+        g.is_late |= state < STOP_HELD;
         if (state == STOP_ASKED) {
             wait_no_longer(thread, true);
         } else if (state < STOP_ASKED || state == STOP_BUSY) {

@@ -15,8 +15,8 @@ enum stop_state {
     STOP_READY,      /* it exists and takes signals */
     STOP_ASKED,      /* the signal is under way */
     STOP_BUSY,       /* it was in the allocator: ask again */
-    STOP_PARKING,    /* it tells where it is */
-    STOP_PARKED,     /* it waits in our handler */
+    STOP_ANSWERING,  /* it tells where it is */
+    STOP_HELD,       /* it waits in our handler */
     STOP_UNANSWERED, /* it keeps signals away, or sleeps where none reach it: it goes on */
     STOP_GONE,
     STOP_OWN, /* one of the library's (base/own.h), kept from working */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * model_parked.c - a heap that a thread gave up waits in a slot for the next thread.
+ * model_left.c - a heap that a thread gave up waits in a slot for the next thread.
  *
  * A thread that ends puts its heap into the slot by an exchange; what it gets out of it, the heap
  * of somebody who ended before and was not missed, it flushes and retires.  A thread that begins
@@ -24,8 +24,8 @@ enum step {
     USE,
     CHECK,
     LET_GO,
-    PARK,
-    PARK_STORE,
+    LEAVE,
+    LEAVE_STORE,
     WRITE_LATE,
     RETIRE,
     FINISHED
@@ -34,10 +34,10 @@ enum step {
 enum mutant {
     NONE,
     ADOPT_BY_LOAD_AND_STORE,
-    PARK_BY_STORE,
+    LEAVE_BY_STORE,
     OTHER_IS_FORGOTTEN,
-    WRITTEN_AFTER_PARKING,
-    PARK_IS_RELAXED,
+    WRITTEN_AFTER_LEAVING,
+    LEAVE_IS_RELAXED,
 };
 
 static void begin(struct world *world) {
@@ -66,7 +66,7 @@ static void adopt(struct world *world, unsigned a, unsigned heap) {
     }
 }
 
-static enum outcome take_parked(struct world *world, unsigned a) {
+static enum outcome take_left(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
     if (explore_mutant == ADOPT_BY_LOAD_AND_STORE) {
         me->r[SEEN] = load(world, a, SLOT);
@@ -80,19 +80,19 @@ static enum outcome take_parked(struct world *world, unsigned a) {
     return STEPPED;
 }
 
-static enum outcome park(struct world *world, unsigned a) {
+static enum outcome leave(struct world *world, unsigned a) {
     struct actor *me = &world->actor[a];
-    if (explore_mutant == PARK_BY_STORE) {
+    if (explore_mutant == LEAVE_BY_STORE) {
         me->r[OTHER] = load(world, a, SLOT);
-        me->at = PARK_STORE;
+        me->at = LEAVE_STORE;
         return STEPPED;
     }
-    bool relaxed = explore_mutant == PARK_IS_RELAXED;
+    bool relaxed = explore_mutant == LEAVE_IS_RELAXED;
     if (relaxed ? !can_modify_relaxed(world, a, SLOT) : !can_modify(world, a, SLOT)) {
         return WAITS;
     }
     me->r[OTHER] = exchange(world, SLOT, me->r[MINE]);
-    me->at = explore_mutant == WRITTEN_AFTER_PARKING ? WRITE_LATE : RETIRE;
+    me->at = explore_mutant == WRITTEN_AFTER_LEAVING ? WRITE_LATE : RETIRE;
     return STEPPED;
 }
 
@@ -114,7 +114,7 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
     }
     switch (me->at) {
     case BEGIN:
-        return take_parked(world, a);
+        return take_left(world, a);
     case ADOPT_STORE:
         store(world, a, SLOT, 0);
         adopt(world, a, me->r[SEEN]);
@@ -126,18 +126,18 @@ static enum outcome step(struct world *world, unsigned a, unsigned choice) {
         return STEPPED;
     }
     case USE:
-        if (explore_mutant != WRITTEN_AFTER_PARKING) {
+        if (explore_mutant != WRITTEN_AFTER_LEAVING) {
             store(world, a, CONTENT + me->r[MINE], 1);
         }
         me->at = LET_GO;
         return STEPPED;
     case LET_GO:
         world->cell[OWNED + me->r[MINE]] = 0;
-        me->at = PARK;
+        me->at = LEAVE;
         return STEPPED;
-    case PARK:
-        return park(world, a);
-    case PARK_STORE:
+    case LEAVE:
+        return leave(world, a);
+    case LEAVE_STORE:
         store(world, a, SLOT, me->r[MINE]);
         me->at = RETIRE;
         return STEPPED;
@@ -167,23 +167,23 @@ static void at_end(const struct world *world) {
     }
 }
 
-static const struct protocol parked = {.name = "parked heap",
-                                       .actors = 4,
-                                       .begin = begin,
-                                       .step = step,
-                                       .always = always,
-                                       .at_end = at_end};
+static const struct protocol left = {.name = "left heap",
+                                     .actors = 4,
+                                     .begin = begin,
+                                     .step = step,
+                                     .always = always,
+                                     .at_end = at_end};
 
-TEST(parked_heap_has_one_owner_and_is_not_lost) {
-    check_holds(&parked, MEMORY_SC);
-    check_holds(&parked, MEMORY_TSO);
-    check_holds(&parked, MEMORY_WEAK);
+TEST(left_heap_has_one_owner_and_is_not_lost) {
+    check_holds(&left, MEMORY_SC);
+    check_holds(&left, MEMORY_TSO);
+    check_holds(&left, MEMORY_WEAK);
 }
 
-TEST(parked_heap_without_one_of_its_parts_breaks) {
-    check_breaks(&parked, MEMORY_SC, ADOPT_BY_LOAD_AND_STORE, "a_heap_has_one_owner");
-    check_breaks(&parked, MEMORY_SC, PARK_BY_STORE, "a_heap_has_one_owner");
-    check_breaks(&parked, MEMORY_SC, OTHER_IS_FORGOTTEN, "no_heap_is_lost");
-    check_breaks(&parked, MEMORY_SC, WRITTEN_AFTER_PARKING, "what_was_written_is_seen");
-    check_breaks(&parked, MEMORY_WEAK, PARK_IS_RELAXED, "what_was_written_is_seen");
+TEST(left_heap_without_one_of_its_parts_breaks) {
+    check_breaks(&left, MEMORY_SC, ADOPT_BY_LOAD_AND_STORE, "a_heap_has_one_owner");
+    check_breaks(&left, MEMORY_SC, LEAVE_BY_STORE, "a_heap_has_one_owner");
+    check_breaks(&left, MEMORY_SC, OTHER_IS_FORGOTTEN, "no_heap_is_lost");
+    check_breaks(&left, MEMORY_SC, WRITTEN_AFTER_LEAVING, "what_was_written_is_seen");
+    check_breaks(&left, MEMORY_WEAK, LEAVE_IS_RELAXED, "what_was_written_is_seen");
 }
