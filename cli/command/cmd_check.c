@@ -23,6 +23,7 @@
 #include "common/escape.h"
 #include "names/symbolize.h"
 #include "select/argument.h"
+#include "select/site.h"
 #include "view/view.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_GITHUB, FORMAT_JUNIT };
@@ -51,7 +52,7 @@ static const struct arg_option check_options[] = {
     {0}};
 
 /* Where most of it came from. */
-struct site {
+struct place {
     char *name, *file; /* NULL: unknown */
     uint32_t line;
 };
@@ -63,7 +64,7 @@ struct verdict {
     char detail[160]; /* "0.62 -> 0.98 GiB"; "" where the site says it */
     double value, limit;
     const char *unit;
-    struct site site;
+    struct place site;
 };
 
 enum { MOST_VERDICTS = 8 };
@@ -111,41 +112,31 @@ static bool open_subject(const char *word, struct subject *subject, int *status)
     return subject->profile != NULL;
 }
 
-/* The leaf that has most of a type, as the reports show it. */
-static struct site find_site(struct profile *profile, uint32_t type) {
-    struct site site = {0};
+/* The site that has most of a type. */
+static struct place find_place(struct profile *profile, uint32_t type) {
+    struct place place = {0};
     struct select select = {.metric = profile->types[type].name};
     symbolize(profile, &args_symbolize);
     struct profile *selected = select_apply(profile, &select);
     if (selected == NULL) {
-        return site;
+        return place;
     }
-    struct view view = {.profile = selected,
-                        .select = &select,
-                        .type = type,
-                        .partner = PROFILE_NONE,
-                        .base = PROFILE_NONE,
-                        .by = BY_LINES};
-    view_index(&view);
-    struct view_weight *weights = view_weigh(&view);
-    size_t count;
-    struct view_row *rows = view_rows(&view, weights, &count);
-    if (count > 0 && rows[0].value > 0) {
-        uint32_t slot = weights[rows[0].id].slot, location = view.slot_location[slot];
+    struct sites sites;
+    sites_collect(&sites, selected, type, BY_LINES, NULL);
+    if (sites.count > 0 && sites.rows[0].value > 0) {
+        uint32_t location = sites.rows[0].location;
         const struct profile_location *at = &selected->locations[location];
-        uint32_t index = slot - view.first_slot[location];
-        site.name = strdup(view_name(&view, slot));
-        if (index < at->line_count) {
-            const struct profile_line *line = &selected->lines[at->lines + index];
-            site.file = strdup(safe_text(selected->functions[line->function].file));
-            site.line = line->number;
+        const char *name = select_frame_name(selected, location, 0, BY_FUNCTIONS);
+        place.name = must_copy(name[0] != '\0' ? safe_text(name) : "(no name)");
+        if (at->line_count > 0) {
+            const struct profile_line *line = &selected->lines[at->lines];
+            place.file = must_copy(safe_text(selected->functions[line->function].file));
+            place.line = line->number;
         }
     }
-    free(rows);
-    free(weights);
-    view_release(&view);
+    sites_free(&sites);
     profile_free(selected);
-    return site;
+    return place;
 }
 
 /* Verdicts. */
@@ -235,10 +226,10 @@ static bool check_peak(struct check *check) {
         return cannot(check, "max-peak", "peak_space and no inuse_space");
     }
     struct verdict *verdict =
-        add_verdict(check, "peak", (double)view_total(profile, type), limit, "bytes");
+        add_verdict(check, "peak", (double)profile_total(profile, type), limit, "bytes");
     put_text(verdict);
     if (!verdict->is_ok) {
-        verdict->site = find_site(profile, type);
+        verdict->site = find_place(profile, type);
     }
     return true;
 }
@@ -270,12 +261,12 @@ static bool check_leaks(struct check *check) {
         return cannot(check, "max-leaks", names[1]);
     }
     double value =
-        leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)view_total(profile, type);
+        leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)profile_total(profile, type);
     struct verdict *verdict =
         add_verdict(check, "leaks", value, limit, in_blocks ? "blocks" : "bytes");
     put_text(verdict);
     if (!verdict->is_ok) {
-        verdict->site = find_site(profile, type);
+        verdict->site = find_place(profile, type);
     }
     return true;
 }
@@ -291,10 +282,10 @@ static bool check_allocs(struct check *check) {
         return cannot(check, "max-allocs", "alloc_objects");
     }
     struct verdict *verdict =
-        add_verdict(check, "allocs", (double)view_total(profile, type), limit, "count");
+        add_verdict(check, "allocs", (double)profile_total(profile, type), limit, "count");
     put_text(verdict);
     if (!verdict->is_ok) {
-        verdict->site = find_site(profile, type);
+        verdict->site = find_place(profile, type);
     }
     return true;
 }
@@ -310,7 +301,8 @@ static bool check_growth(struct check *check) {
     if (profile == NULL || base == NULL) {
         return cannot(check, "max-growth", "peak_space and no inuse_space");
     }
-    double after = (double)view_total(profile, type), before = (double)view_total(base, base_type);
+    double after = (double)profile_total(profile, type),
+           before = (double)profile_total(base, base_type);
     double growth = before > 0 ? after / before - 1 : after > 0 ? INFINITY : 0;
     struct verdict *verdict = add_verdict(check, "growth", growth, limit, "share");
     char percent[48] = "from nothing";
@@ -356,12 +348,11 @@ static void print_text(const struct check *check, FILE *out) {
                      verdict->name);
             view_grid_put(&grid, head);
             view_grid_put(&grid, verdict->text);
-            const struct site *site = &verdict->site;
+            const struct place *site = &verdict->site;
             snprintf(rest, sizeof rest, "%s", verdict->detail);
             if (site->name != NULL && site->line != 0) {
-                const char *slash = strrchr(site->file, '/');
                 snprintf(rest, sizeof rest, "%.4000s %.4000s:%" PRIu32, site->name,
-                         slash != NULL ? slash + 1 : site->file, site->line);
+                         base_name(site->file), site->line);
             } else if (site->name != NULL) {
                 snprintf(rest, sizeof rest, "%.4000s", site->name);
             }

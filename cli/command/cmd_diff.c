@@ -19,6 +19,7 @@
 #include "common/cli.h"
 #include "common/pager.h"
 #include "names/symbolize.h"
+#include "profile/estimate.h"
 #include "view/view.h"
 
 static bool wants_exit_code;
@@ -217,13 +218,13 @@ static bool differs(struct view *view) {
     }
     free(weights);
     view_release(view);
-    return found || (view->node_count == 0 && view_total(view->profile, view->type) != 0);
+    return found || (view->node_count == 0 && profile_total(view->profile, view->type) != 0);
 }
 
 static double sum_variances(const struct profile *base, const struct profile *new, uint32_t type) {
     uint32_t base_type = profile_find_type(base, new->types[type].name);
-    double a = view_variance(new, type);
-    double b = base_type != PROFILE_NONE ? view_variance(base, base_type) : 0;
+    double a = estimate_variance(new, type);
+    double b = base_type != PROFILE_NONE ? estimate_variance(base, base_type) : 0;
     return a < 0 || b < 0 ? -1 : a + b;
 }
 
@@ -257,7 +258,7 @@ static int compare(struct view *view, view_fn run, const struct profile *base,
     view->type = joined->default_type;
     view->columns = joined->type_count / 2;
     view->base = view->columns + view->type;
-    view->whole = view->whole != 0 ? view->whole : view_total(new, new->default_type);
+    view->whole = view->whole != 0 ? view->whole : profile_total(new, new->default_type);
     view->variance = sum_variances(base, new, new->default_type);
     int status = print_view(view, run);
     profile_free(joined);
@@ -290,7 +291,7 @@ static int run_diff(int count, char **words) {
     if (chosen[0] != NULL && chosen[1] != NULL) {
         const char *metric = chosen[1]->types[chosen[1]->default_type].name;
         uint32_t type = profile_find_type(all[0], metric);
-        view.whole = type != PROFILE_NONE ? view_total(all[0], type) : 0;
+        view.whole = type != PROFILE_NONE ? profile_total(all[0], type) : 0;
         status = compare(&view, run, chosen[0], chosen[1]);
     }
     for (int i = 0; i < 2; i++) {

@@ -8,12 +8,13 @@
 #include "common/cli.h"
 #include "common/pager.h"
 #include "names/symbolize.h"
+#include "profile/estimate.h"
 #include "view/view.h"
 
 /* The type beside the metric in its pair, if there is one. */
 static uint32_t find_partner(const struct profile *profile, uint32_t type) {
     uint32_t space, objects;
-    if (!select_pair(profile, type, &space, &objects)) {
+    if (!profile_find_pair(profile, type, &space, &objects)) {
         return PROFILE_NONE;
     }
     return type == space ? objects : type == objects ? space : PROFILE_NONE;
@@ -62,8 +63,8 @@ static int run_report(int count, char **words) {
         view.type = selected->default_type;
         view.partner = find_partner(selected, view.type);
         view.columns = selected->type_count;
-        view.whole = view_total(profile, view.type);
-        view.variance = view_variance(selected, view.type);
+        view.whole = profile_total(profile, view.type);
+        view.variance = estimate_variance(selected, view.type);
         if (selected->sample_count == 0 && profile->sample_count > 0) {
             note("no stack was selected");
         }
@@ -98,7 +99,7 @@ const struct command command_report = {
             "  tally report server.4711.tally\n"
             "  tally report --tree --focus=handle_request --min=10% server.4711.tally\n"
             "  tally report --list=account_load --source-path=src server.4711.tally\n"
-            "  tally report --sites --by=lines -n 0 heap.pb.gz",
+            "  tally report --sites -n 0 heap.pb.gz",
     .options = (const struct arg_option *const[]){view_options, args_select_options,
                                                   args_symbolize_options, NULL},
     .words_least = 1,

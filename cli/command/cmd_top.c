@@ -16,6 +16,7 @@
 #include "live/live_dump.h"
 #include "live/live_stats.h"
 #include "names/symbolize.h"
+#include "profile/estimate.h"
 #include "view/view.h"
 
 enum { HISTORY = 512, SITES = 10 };
@@ -83,11 +84,11 @@ static bool print_sites(FILE *file, const struct profile *profile) {
     view.profile = selected;
     view.out = file;
     view.type = selected->default_type;
-    bool is_pair = select_pair(selected, view.type, &space, &objects);
+    bool is_pair = profile_find_pair(selected, view.type, &space, &objects);
     view.partner = !is_pair ? PROFILE_NONE : view.type == space ? objects : space;
     view.columns = selected->type_count;
-    view.whole = view_total(profile, view.type);
-    view.variance = view_variance(selected, view.type);
+    view.whole = profile_total(profile, view.type);
+    view.variance = estimate_variance(selected, view.type);
     view_print_heading(&view);
     bool is_printed = view_top(&view);
     profile_free(selected);

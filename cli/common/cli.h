@@ -64,6 +64,9 @@ const char *duration_text(uint64_t ns);
  * U+FFFD, and more than 4 KiB is cut.  The same ring. */
 const char *safe_text(const char *name);
 
+/* The last part of a path. */
+const char *base_name(const char *path);
+
 /* The first character of a text in UTF-8 and how many bytes it has; 0 at the end and where it is none. */
 size_t cli_character(const char *text, uint32_t *code);
 /* Control characters, and what moves, hides or reorders text without being seen. */

@@ -177,3 +177,8 @@ void cli_print_quoted(FILE *file, const char *name) {
     }
     fputc('"', file);
 }
+
+const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}

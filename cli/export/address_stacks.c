@@ -57,17 +57,6 @@ bool address_are_there(const struct profile *profile, const char *format) {
     return false;
 }
 
-const char *address_label(const struct profile *profile, uint32_t sample, const char *key) {
-    const struct profile_sample *row = &profile->samples[sample];
-    for (uint32_t i = 0; i < row->label_count; i++) {
-        const struct profile_label *label = &profile->labels[row->labels + i];
-        if (label->text != NULL && strcmp(label->key, key) == 0) {
-            return label->text;
-        }
-    }
-    return "";
-}
-
 uint32_t address_get(const struct profile *profile, uint32_t sample, uint64_t *addresses) {
     const struct profile_sample *row = &profile->samples[sample];
     uint32_t count = 0;
@@ -120,8 +109,8 @@ static int compare_samples(const void *left, const void *right, void *context) {
     if (stacks != 0) {
         return stacks;
     }
-    int labels = strcmp(address_label(order->profile, a, order->label),
-                        address_label(order->profile, b, order->label));
+    int labels = strcmp(profile_label(order->profile, a, order->label),
+                        profile_label(order->profile, b, order->label));
     return labels != 0 ? labels : (a > b) - (a < b);
 }
 

@@ -34,9 +34,6 @@ bool address_are_there(const struct profile *profile, const char *format);
 uint32_t *address_order(const struct profile *profile, const char *label);
 bool address_is_same(const struct profile *profile, uint32_t sample, uint32_t other);
 
-/* The text of a sample's label; "" where it has none. */
-const char *address_label(const struct profile *profile, uint32_t sample, const char *key);
-
 /* Adds what a sample has; what is below zero counts as nothing, and adds to *negative. */
 void address_add(const struct profile *profile, uint32_t sample, const struct heap_types *types,
                  struct heap_counts *counts, uint32_t *negative);

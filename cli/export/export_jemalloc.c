@@ -55,7 +55,7 @@ struct writer {
 };
 
 static const char *thread_of(const struct writer *writer, uint32_t place) {
-    return address_label(writer->profile, writer->order[place], "thread");
+    return profile_label(writer->profile, writer->order[place], "thread");
 }
 
 static void add(struct writer *writer, uint32_t place, struct heap_counts *counts) {

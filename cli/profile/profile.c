@@ -400,15 +400,6 @@ uint32_t profile_add_sample(struct profile *profile, const uint32_t *stack, uint
 
 /* ---------------------------------------------------------------- questions */
 
-/* Sums of hostile numbers stay at the ends of what can be said. */
-static int64_t add_saturated(int64_t a, int64_t b) {
-    int64_t sum;
-    if (__builtin_add_overflow(a, b, &sum)) {
-        return b < 0 ? INT64_MIN : INT64_MAX;
-    }
-    return sum;
-}
-
 static int64_t multiply_saturated(int64_t value, int64_t factor) {
     int64_t product;
     if (__builtin_mul_overflow(value, factor, &product)) {
@@ -426,10 +417,39 @@ uint32_t profile_find_type(const struct profile *profile, const char *name) {
     return PROFILE_NONE;
 }
 
+bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *space,
+                       uint32_t *objects) {
+    const char *name = profile->types[type].name;
+    const char *end = strrchr(name, '_');
+    int length = end != NULL ? (int)(end - name) : 0;
+    if (length == 4 && strncmp(name, "temp", 4) == 0) {
+        name = "alloc", length = 5;
+    } else if (length == 5 && strncmp(name, "slack", 5) == 0) {
+        name = "inuse", length = 5;
+    }
+    char text[128];
+    snprintf(text, sizeof text, "%.*s%sspace", length, name, length > 0 ? "_" : "");
+    *space = profile_find_type(profile, text);
+    snprintf(text, sizeof text, "%.*s%sobjects", length, name, length > 0 ? "_" : "");
+    *objects = profile_find_type(profile, text);
+    return *space != PROFILE_NONE && *objects != PROFILE_NONE;
+}
+
+const char *profile_label(const struct profile *profile, uint32_t sample, const char *key) {
+    const struct profile_sample *row = &profile->samples[sample];
+    for (uint32_t i = 0; i < row->label_count; i++) {
+        const struct profile_label *label = &profile->labels[row->labels + i];
+        if (label->text != NULL && strcmp(label->key, key) == 0) {
+            return label->text;
+        }
+    }
+    return "";
+}
+
 int64_t profile_total(const struct profile *profile, uint32_t type) {
     int64_t total = 0;
     for (uint32_t i = 0; i < profile->sample_count; i++) {
-        total = add_saturated(total, profile_value(profile, i, type));
+        total = profile_sum(total, profile_value(profile, i, type));
     }
     return total;
 }
@@ -485,7 +505,7 @@ void profile_merge_equal(struct profile *profile) {
             profile->samples[kept++] = sample;
         }
         for (uint32_t type = 0; type < profile->type_count; type++) {
-            to[type] = is_new ? from[type] : add_saturated(to[type], from[type]);
+            to[type] = is_new ? from[type] : profile_sum(to[type], from[type]);
         }
     }
     profile->sample_count = kept;

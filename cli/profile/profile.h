@@ -133,6 +133,20 @@ static inline int64_t profile_value(const struct profile *profile, uint32_t samp
 /* The index of a type by name; PROFILE_NONE. */
 uint32_t profile_find_type(const struct profile *profile, const char *name);
 
+/* The types of bytes and of objects that belong to a type's name: "inuse_space" and "inuse_objects" for
+ * each of them and for "slack_space".  False, with PROFILE_NONE for what is missing, unless both exist. */
+bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *space,
+                       uint32_t *objects);
+
+/* The text of a sample's label; "" where it has none. */
+const char *profile_label(const struct profile *profile, uint32_t sample, const char *key);
+
+/* Sums of hostile numbers stop at the ends of int64_t. */
+static inline int64_t profile_sum(int64_t a, int64_t b) {
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
 /* Sum of one type over all samples. */
 int64_t profile_total(const struct profile *profile, uint32_t type);
 

@@ -8,9 +8,8 @@
  *      time        who used the processor, by functions, where that was recorded
  *
  * Sums come from the snapshots, so they are estimates unless every allocation was recorded; behind the
- * peak stands the 95 % interval.  An object of s bytes is recorded with probability p = 1 - e^(-s/R), so
- * what n of them are estimated at has the variance n s^2 (1 - p) / p.  Where the interval is wide, because
- * little was allocated, the highest point of the series is shown instead, which is exact.
+ * peak stands its 95 % interval.  Where that is wide, because little was allocated, the highest point of the
+ * series is shown instead, which is exact.
  */
 #include "run/card.h"
 
@@ -20,7 +19,8 @@
 
 #include "common/cli.h"
 #include "common/glyph.h"
-#include "select/select.h"
+#include "profile/estimate.h"
+#include "select/site.h"
 #include "view/leak_sites.h"
 
 enum {
@@ -34,19 +34,11 @@ enum {
     LINE_BYTES = 4 * NAME_BYTES,
 };
 
-/* Who held something, a line of a function, or who used the processor, a function. */
-struct site {
-    const char *function, *file;
-    uint32_t line;
-    const char *module; /* where there is no name: that of the file, and where in it */
-    uint64_t address;
-    int64_t value; /* bytes or nanoseconds */
-};
-
-struct sites {
+/* Who held something, or which functions used the processor. */
+struct holders {
     bool is_time;
-    struct site *rows;
-    size_t count;
+    const struct profile *profile;
+    struct sites sites;
     int64_t total;
 };
 
@@ -65,24 +57,11 @@ static int64_t total_of(const struct profile *profile, const char *type) {
 }
 
 /* Half of the 95 % interval of a sum, as a share of it; 0 where everything was recorded. */
-static double interval_of(const struct profile *profile, const char *objects, const char *space,
-                          uint64_t rate) {
-    uint32_t count = profile_find_type(profile, objects), bytes = profile_find_type(profile, space);
-    double variance = 0, sum = 0;
-    if (count == PROFILE_NONE || bytes == PROFILE_NONE || rate <= 1) {
-        return 0;
-    }
-    for (uint32_t i = 0; i < profile->sample_count; i++) {
-        double n = (double)profile_value(profile, i, count);
-        double all = (double)profile_value(profile, i, bytes);
-        if (n <= 0 || all <= 0) {
-            continue;
-        }
-        double size = all / n;
-        variance += n * size * size / expm1(size / (double)rate);
-        sum += all;
-    }
-    return sum > 0 ? 1.96 * sqrt(variance) / sum : 0;
+static double interval_of(const struct profile *profile, const char *type) {
+    uint32_t index = profile_find_type(profile, type);
+    double variance = index != PROFILE_NONE ? estimate_variance(profile, index) : 0;
+    int64_t sum = total_of(profile, type);
+    return variance > 0 && sum > 0 ? estimate_margin(variance) / (double)sum : 0;
 }
 
 static const struct read_point *highest_point(const struct read_run *run) {
@@ -110,7 +89,7 @@ static void describe_peak(const struct card *card, const struct profile *profile
     const double wide = 0.25;
     const struct read_point *highest = highest_point(card->run);
     int64_t peak = total_of(profile, "peak_space");
-    double interval = interval_of(profile, "peak_objects", "peak_space", card->run->rate);
+    double interval = interval_of(profile, "peak_space");
     int64_t counted = highest != NULL ? (int64_t)highest->live : 0;
     bool is_exact = (double)peak * (1 + interval) < (double)counted || interval > wide;
     int at = snprintf(text, bytes, "%s", size_text(is_exact && highest != NULL ? counted : peak));
@@ -326,81 +305,14 @@ static void draw_chart(const struct read_run *run, unsigned width, struct chart 
 
 /* ---------------------------------------------------------------- sites */
 
-static int compare_places(const void *a, const void *b) {
-    const struct site *left = a, *right = b;
-    int order = strcmp(left->function, right->function);
-    order = order != 0 ? order : strcmp(left->file, right->file);
-    order = order != 0 ? order : strcmp(left->module, right->module);
-    order = order != 0 ? order : (left->line > right->line) - (left->line < right->line);
-    return order != 0 ? order : (left->address > right->address) - (left->address < right->address);
-}
-
-static int compare_values(const void *a, const void *b) {
-    const struct site *left = a, *right = b;
-    return left->value != right->value ? (left->value < right->value) - (left->value > right->value)
-                                       : compare_places(a, b);
-}
-
-/* The innermost frame that is left of a sample. */
-static struct site site_of(const struct profile *profile, uint32_t sample) {
-    struct site site = {.function = "", .file = "", .module = ""};
-    const struct profile_sample *row = &profile->samples[sample];
-    if (row->depth == 0) {
-        return site;
-    }
-    const struct profile_location *location = &profile->locations[profile->stacks[row->stack]];
-    if (location->line_count == 0) {
-        site.address = location->address;
-        if (location->mapping != PROFILE_NONE) {
-            const struct profile_mapping *mapping = &profile->mappings[location->mapping];
-            site.module = mapping->path;
-            site.address -= mapping->start - mapping->offset;
-        }
-        return site;
-    }
-    const struct profile_line *line = &profile->lines[location->lines];
-    const struct profile_function *function = &profile->functions[line->function];
-    site.function = function->name;
-    site.file = function->file;
-    site.line = line->number;
-    return site;
-}
-
-/* Rows of the same place become one. */
-static void merge_sites(struct sites *sites) {
-    size_t kept = 0;
-    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_places);
-    for (size_t i = 0; i < sites->count; i++) {
-        if (kept > 0 && compare_places(&sites->rows[kept - 1], &sites->rows[i]) == 0) {
-            sites->rows[kept - 1].value += sites->rows[i].value;
-        } else {
-            sites->rows[kept++] = sites->rows[i];
-        }
-    }
-    sites->count = kept;
-    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_values);
-}
-
-static void collect_sites(const struct profile *profile, const char *metric, struct sites *sites) {
+static void collect(struct holders *holders, const struct profile *profile, const char *metric) {
     uint32_t type = profile_find_type(profile, metric);
-    sites->rows = must_alloc((profile->sample_count + (size_t)1) * sizeof *sites->rows);
-    for (uint32_t i = 0; type != PROFILE_NONE && i < profile->sample_count; i++) {
-        struct site site = site_of(profile, i);
-        if (sites->is_time) {
-            site.line = 0;
-        }
-        site.value = profile_value(profile, i, type);
-        if (site.value > 0) {
-            sites->rows[sites->count++] = site;
-            sites->total += site.value;
-        }
+    holders->profile = profile;
+    if (type != PROFILE_NONE) {
+        sites_collect(&holders->sites, profile, type, holders->is_time ? BY_FUNCTIONS : BY_LINES,
+                      NULL);
+        holders->total = profile_total(profile, type);
     }
-    merge_sites(sites);
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
 }
 
 /* Cuts a text to so many columns, with a mark. */
@@ -422,17 +334,21 @@ struct place {
     char name[NAME_BYTES + 8], line[NAME_BYTES + 8];
 };
 
-static void describe_place(const struct site *site, struct place *place) {
-    if (site->function[0] != '\0') {
-        snprintf(place->name, NAME_BYTES, "%s", safe_text(site->function));
-    } else {
-        snprintf(place->name, NAME_BYTES, "%s%s0x%llx", safe_text(base_name(site->module)),
-                 site->module[0] != '\0' ? "+" : "", (unsigned long long)site->address);
+static void describe_place(const struct holders *holders, size_t index, struct place *place) {
+    const struct profile *profile = holders->profile;
+    uint32_t location = holders->sites.rows[index].location;
+    const struct profile_location *at = &profile->locations[location];
+    place->line[0] = '\0';
+    if (at->line_count == 0) {
+        site_text(profile, location, 0, place->name);
+        return;
     }
-    if (site->file[0] != '\0' && site->line != 0) {
-        snprintf(place->line, NAME_BYTES, "%s:%u", safe_text(base_name(site->file)), site->line);
-    } else {
-        snprintf(place->line, NAME_BYTES, "%s", safe_text(base_name(site->file)));
+    const struct profile_line *line = &profile->lines[at->lines];
+    const struct profile_function *function = &profile->functions[line->function];
+    snprintf(place->name, NAME_BYTES, "%s", safe_text(function->name));
+    int length = snprintf(place->line, NAME_BYTES, "%s", safe_text(base_name(function->file)));
+    if (length > 0 && length < NAME_BYTES && line->number != 0 && !holders->is_time) {
+        snprintf(place->line + length, (size_t)(NAME_BYTES - length), ":%u", line->number);
     }
 }
 
@@ -441,12 +357,13 @@ struct site_columns {
     unsigned name, line;
 };
 
-static struct site_columns share_width(const struct sites *sites, size_t shown, unsigned width) {
+static struct site_columns share_width(const struct holders *holders, size_t shown,
+                                       unsigned width) {
     enum { FIGURES = 21, GAP = 2, NAME_LEAST = 12, LINE_MOST = 28 };
     struct site_columns columns = {0, 0};
     struct place place;
     for (size_t i = 0; i < shown; i++) {
-        describe_place(&sites->rows[i], &place);
+        describe_place(holders, i, &place);
         columns.name = larger(columns.name, columns_of(place.name));
         columns.line = larger(columns.line, columns_of(place.line));
     }
@@ -459,42 +376,46 @@ static struct site_columns share_width(const struct sites *sites, size_t shown, 
 }
 
 /* " 38.1 %  472.0 MiB  cache_insert  cache.c:88" */
-static void describe_site(const struct sites *sites, size_t index, struct site_columns columns,
+static void describe_site(const struct holders *holders, size_t index, struct site_columns columns,
                           char *text) {
-    const struct site *site = &sites->rows[index];
+    const struct site *site = &holders->sites.rows[index];
     struct place place;
-    describe_place(site, &place);
+    describe_place(holders, index, &place);
     cut(place.name, columns.name);
     cut(place.line, columns.line);
     unsigned name = columns_of(place.name);
     bool has_line = place.line[0] != '\0';
-    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)sites->total,
-            sites->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
+    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)holders->total,
+            holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
             place.name, has_line ? (int)(columns.name - name + 2) : 0, "", place.line);
 }
 
-/* The list of sites as lines: a title, the largest, and how many more there are. */
+/* The list of sites as lines: a title, the largest of those that held something, and how many more there are. */
 struct list {
-    const struct sites *sites;
+    const struct holders *holders;
     size_t shown, lines;
     struct site_columns columns;
 };
 
-static struct list make_list(const struct sites *sites, size_t most, unsigned width) {
-    size_t shown = sites->count < most ? sites->count : most;
+static struct list make_list(const struct holders *holders, size_t most, unsigned width) {
+    const struct sites *sites = &holders->sites;
+    size_t shown = 0;
+    while (shown < most && shown < sites->count && sites->rows[shown].value > 0) {
+        shown++;
+    }
     size_t lines = shown > 0 ? shown + 1 + (sites->count > shown) : 0;
-    return (struct list){sites, shown, lines, share_width(sites, shown, width)};
+    return (struct list){holders, shown, lines, share_width(holders, shown, width)};
 }
 
 static void describe_line(const struct list *list, size_t line, char *text) {
     if (line == 0) {
         strcpy(text, "where the peak was");
     } else if (line <= list->shown) {
-        describe_site(list->sites, line - 1, list->columns, text);
+        describe_site(list->holders, line - 1, list->columns, text);
     } else {
         sprintf(text, "%s %s more %s", glyph(GLYPH_MORE),
-                grouped_text((int64_t)(list->sites->count - list->shown)),
-                list->sites->is_time ? "functions" : "sites");
+                grouped_text((int64_t)(list->holders->sites.count - list->shown)),
+                list->holders->is_time ? "functions" : "sites");
     }
 }
 
@@ -527,7 +448,7 @@ static void print_below(const struct drawing *drawing, const struct list *list,
 
 /* Chart and sites side by side, or one after the other. */
 static void print_body(const struct drawing *drawing, const struct card *card,
-                       const struct sites *sites) {
+                       const struct holders *holders) {
     enum { GAP = 4, BESIDE_COLUMNS = 24, ALONE_COLUMNS = 40 };
     struct chart chart = {.count = 0};
     bool is_wide = drawing->style.width >= WIDTH_OF_TWO;
@@ -537,7 +458,7 @@ static void print_body(const struct drawing *drawing, const struct card *card,
     }
     bool is_beside = is_wide && chart.count > 0;
     unsigned left = is_beside ? LABEL + columns + GAP : 2;
-    struct list list = make_list(sites, card->sites_most, drawing->style.width - left);
+    struct list list = make_list(holders, card->sites_most, drawing->style.width - left);
     if (is_beside) {
         print_beside(drawing, &list, &chart, left);
     } else {
@@ -552,14 +473,13 @@ static void print_body(const struct drawing *drawing, const struct card *card,
 
 /* "where 12.3 s of processor time went (1,230 samples, none lost)" */
 static void print_time_title(const struct drawing *drawing, const struct card *card,
-                             const struct profile *profile, const struct sites *sites) {
+                             int64_t samples, int64_t total_ns) {
     char lost[64] = "none";
     if (card->run->cpu_lost > 0) {
         snprintf(lost, sizeof lost, "%s", grouped_text((int64_t)card->run->cpu_lost));
     }
     fprintf(drawing->out, "  where %s of processor time went (%s samples, %s lost)\n",
-            duration_text((uint64_t)sites->total), grouped_text(total_of(profile, "samples")),
-            lost);
+            duration_text((uint64_t)total_ns), grouped_text(samples), lost);
     if (card->run->cpu_left_out > 0) {
         fprintf(drawing->out, "  %s threads are missing: they block the signal, or have no timer\n",
                 grouped_text((int64_t)card->run->cpu_left_out));
@@ -572,20 +492,20 @@ static void print_time(const struct drawing *drawing, const struct card *card) {
     const struct read_run *run = card->run;
     const struct profile *profile =
         run->cpu_count > 0 ? run->cpu[run->cpu_count - 1].profile : NULL;
-    struct sites sites = {.is_time = true};
+    struct holders users = {.is_time = true};
     if (profile == NULL) {
         return;
     }
-    collect_sites(profile, "cpu", &sites);
-    struct list list = make_list(&sites, card->sites_most, drawing->style.width - INDENT);
-    print_time_title(drawing, card, profile, &sites);
+    collect(&users, profile, "cpu");
+    struct list list = make_list(&users, card->sites_most, drawing->style.width - INDENT);
+    print_time_title(drawing, card, total_of(profile, "samples"), users.total);
     for (size_t line = 1; line < list.lines; line++) {
         char text[LINE_BYTES];
         describe_line(&list, line, text);
         fprintf(drawing->out, "  %s\n", text);
     }
     fputc('\n', drawing->out);
-    free(sites.rows);
+    sites_free(&users.sites);
 }
 
 /* ---------------------------------------------------------------- head and foot */
@@ -645,14 +565,12 @@ static void print_biggest_leak(const struct drawing *drawing, const struct read_
     profile_free(visible);
 }
 
-static void print_foot(const struct drawing *drawing, const struct card *card,
-                       const struct sites *sites) {
+static void print_foot(const struct drawing *drawing, const struct card *card, const char *name) {
     const struct read_leaks *leaks = card->run->leaks;
     bool has_leaks = leaks != NULL && leaks->sums[READ_LEAK_DEFINITE].objects > 0;
     if (has_leaks) {
         print_biggest_leak(drawing, leaks);
     }
-    const char *name = sites->count > 0 ? sites->rows[0].function : "";
     fprintf(drawing->out, "  %-9s%s (%s)\n", "profile", safe_text(card->path),
             size_text((int64_t)card->file_bytes));
     if (card->children > 0) {
@@ -693,22 +611,21 @@ void card_print(FILE *out, const struct card *card, struct card_style style) {
     };
     const struct read_run *run = card->run;
     const struct profile *profile = run->moments[run->moment_count - 1].profile;
-    struct sites sites = {0};
+    struct holders holders = {0};
     struct select select = {.metric = "peak_space"};
     struct profile *visible = NULL;
     if (profile_find_type(profile, select.metric) != PROFILE_NONE) {
         visible = select_apply(profile, &select);
     }
     if (visible != NULL) {
-        collect_sites(visible, select.metric, &sites);
+        collect(&holders, visible, select.metric);
     }
     print_head(&drawing, card);
     print_all_figures(&drawing, card, profile);
-    print_body(&drawing, card, &sites);
+    print_body(&drawing, card, &holders);
     print_time(&drawing, card);
-    print_foot(&drawing, card, &sites);
-    free(sites.rows);
-    if (visible != NULL) {
-        profile_free(visible);
-    }
+    bool has_name = holders.sites.count > 0 && holders.sites.rows[0].value > 0;
+    print_foot(&drawing, card, has_name ? holders.sites.rows[0].name : "");
+    sites_free(&holders.sites);
+    profile_free(visible);
 }

@@ -137,11 +137,6 @@ static bool plan_children(struct run_plan *plan) {
 
 /* ---------------------------------------------------------------- the file */
 
-static const char *base_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
 /* Letters that are fit for a file name that nobody chose. */
 static void copy_clean(char *to, const char *from, size_t most) {
     size_t at = 0;
@@ -174,7 +169,7 @@ static bool plan_stem(struct run_plan *plan, const char *program) {
         return false;
     }
     if (output == NULL) {
-        copy_clean(name, base_of(program), NAME_MOST);
+        copy_clean(name, base_name(program), NAME_MOST);
         return append(plan->stem, sizeof plan->stem, "%s", name);
     }
     if (!has_ending(output, ".tally")) {

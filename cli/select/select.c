@@ -264,7 +264,7 @@ static bool find_size(const struct work *work, uint32_t sample, uint64_t *bytes)
         }
     }
     uint32_t space, objects;
-    if (!select_pair(work->old, work->type, &space, &objects)) {
+    if (!profile_find_pair(work->old, work->type, &space, &objects)) {
         return false;
     }
     double sum = (double)profile_value(work->old, sample, space);

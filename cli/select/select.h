@@ -9,7 +9,8 @@
 #include "args/args.h"
 #include "profile/profile.h"
 
-enum select_by { BY_FUNCTIONS, BY_LINES, BY_FILES, BY_ADDRESSES, BY_MODULES };
+/* BY_OWN: nobody said what a row stands for, so it is a function, or what the view prefers. */
+enum select_by { BY_FUNCTIONS, BY_LINES, BY_FILES, BY_ADDRESSES, BY_MODULES, BY_OWN };
 
 /* What most_rows and least_share are until somebody says otherwise: each view has its own habit. */
 #define SELECT_OWN_ROWS UINT32_MAX
@@ -50,10 +51,6 @@ bool select_expression(regex_t *regex, const char *option, const char *text);
 
 /* The type that a metric means, PROFILE_NONE after a sentence that lists those there are. */
 uint32_t select_metric(const struct profile *profile, const char *metric);
-
-/* The types of bytes and of objects that belong to a type's name: "inuse_space" and "inuse_objects" for
- * each of them and for "slack_space".  False, with PROFILE_NONE for what is missing, unless both exist. */
-bool select_pair(const struct profile *profile, uint32_t type, uint32_t *space, uint32_t *objects);
 
 /* Reads the words as PROFILE arguments at the moments that args_select names, merges them and looks up
  * their names: what they say of the metric of args_select.  NULL after a sentence, with the exit status. */

@@ -9,11 +9,6 @@
 #include "common/cli.h"
 #include "select/select.h"
 
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 static const char *address_text(uint64_t address) {
     static char text[24];
     snprintf(text, sizeof text, "0x%" PRIx64, address);
@@ -80,23 +75,6 @@ uint32_t select_metric(const struct profile *profile, const char *metric) {
         say_metrics(profile, metric);
     }
     return type;
-}
-
-bool select_pair(const struct profile *profile, uint32_t type, uint32_t *space, uint32_t *objects) {
-    const char *name = profile->types[type].name;
-    const char *end = strrchr(name, '_');
-    int length = end != NULL ? (int)(end - name) : 0;
-    if (length == 4 && strncmp(name, "temp", 4) == 0) {
-        name = "alloc", length = 5;
-    } else if (length == 5 && strncmp(name, "slack", 5) == 0) {
-        name = "inuse", length = 5;
-    }
-    char text[128];
-    snprintf(text, sizeof text, "%.*s%sspace", length, name, length > 0 ? "_" : "");
-    *space = profile_find_type(profile, text);
-    snprintf(text, sizeof text, "%.*s%sobjects", length, name, length > 0 ? "_" : "");
-    *objects = profile_find_type(profile, text);
-    return *space != PROFILE_NONE && *objects != PROFILE_NONE;
 }
 
 /* Allocators' own frames: who allocated is the first frame that is none of them. */

@@ -5,7 +5,7 @@
 #include "select/select.h"
 
 struct select args_select = {
-    .most_rows = SELECT_OWN_ROWS, .least_share = SELECT_OWN_SHARE, .unit = "auto"};
+    .by = BY_OWN, .most_rows = SELECT_OWN_ROWS, .least_share = SELECT_OWN_SHARE, .unit = "auto"};
 
 const struct arg_option args_select_options[] = {
     {"metric", 'm', ARG_TEXT, "METRIC", NULL, false, &args_select.metric,
@@ -42,7 +42,7 @@ const struct arg_option args_select_options[] = {
     {"to", 0, ARG_TEXT, "TIME", NULL, false, &args_select.to,
      "The moment up to which --from counts; the end of the run by itself"},
     {"by", 0, ARG_CHOICE, "WHAT", "functions|lines|files|addresses|modules", false, &args_select.by,
-     "What a row or frame stands for"},
+     "What a row or frame stands for: a function unless given, a line for --sites"},
     {"flat", 0, ARG_OFF, NULL, NULL, false, &args_select.by_cum,
      "Sort by what a function allocated itself, which is usual"},
     {"cum", 0, ARG_SWITCH, NULL, NULL, false, &args_select.by_cum,

@@ -11,18 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "args/args.h"
 #include "common/cli.h"
 #include "names/symbolize.h"
-#include "select/select.h"
-#include "view/leak_sites.h"
+#include "select/site.h"
 
 enum { MOMENTS_MOST = 8, LEAST_BYTES = 64 << 10 };
 static const double well = 0.75; /* of the variance that the line explains */
 
 /* A place, and what it had at each moment. */
 struct series {
-    char place[LEAK_PLACE_BYTES];
+    char place[SITE_TEXT_BYTES];
     double bytes[MOMENTS_MOST];
 };
 
@@ -46,18 +44,18 @@ static struct series *find_row(struct table *table, const char *place) {
 
 static void add_moment(struct table *table, const struct growth_moment *moment, unsigned at) {
     uint32_t type = profile_find_type(moment->profile, "inuse_space");
-    struct series *last = NULL;
-    for (uint32_t i = 0; type != PROFILE_NONE && i < moment->profile->sample_count; i++) {
-        char place[LEAK_PLACE_BYTES];
-        int64_t bytes = profile_value(moment->profile, i, type);
-        if (bytes <= 0 || !leak_place_of_sample(moment->profile, i, place)) {
-            continue;
-        }
-        if (last == NULL || strcmp(last->place, place) != 0) {
-            last = find_row(table, place);
-        }
-        last->bytes[at] += (double)bytes;
+    struct sites sites = {0};
+    if (type != PROFILE_NONE) {
+        sites_collect(&sites, moment->profile, type, BY_LINES, NULL);
     }
+    for (uint32_t i = 0; i < sites.count; i++) {
+        char place[SITE_TEXT_BYTES];
+        if (sites.rows[i].value > 0) {
+            site_text(moment->profile, sites.rows[i].location, 0, place);
+            find_row(table, place)->bytes[at] += (double)sites.rows[i].value;
+        }
+    }
+    sites_free(&sites);
 }
 
 /* Bytes for each nanosecond; 0 where it does not grow. */

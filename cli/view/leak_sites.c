@@ -12,47 +12,9 @@
 
 #include "common/cli.h"
 #include "contract/suppress.h"
-#include "select/select.h"
+#include "select/site.h"
 
 enum { FRAMES_SHOWN = 4, NAMES_MOST = 3 * 512 };
-
-static const char *base_of(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-/* One line of a location, or the location where it has none. */
-static void describe(const struct profile *profile, uint32_t location, uint32_t line, char *text,
-                     size_t bytes) {
-    const struct profile_location *at = &profile->locations[location];
-    if (at->line_count > 0) {
-        const struct profile_line *one = &profile->lines[at->lines + line];
-        const struct profile_function *function = &profile->functions[one->function];
-        if (one->number > 0 && function->file[0] != '\0') {
-            snprintf(text, bytes, "%.150s (%.80s:%u)", safe_text(function->name),
-                     safe_text(base_of(function->file)), one->number);
-        } else {
-            snprintf(text, bytes, "%.200s", safe_text(function->name));
-        }
-    } else if (at->mapping != PROFILE_NONE) {
-        const struct profile_mapping *mapping = &profile->mappings[at->mapping];
-        snprintf(text, bytes, "%.150s+0x%llx", safe_text(base_of(mapping->path)),
-                 (unsigned long long)(at->address - mapping->start + mapping->offset));
-    } else {
-        snprintf(text, bytes, "0x%llx", (unsigned long long)at->address);
-    }
-}
-
-bool leak_place_of_sample(const struct profile *profile, uint32_t sample,
-                          char place[LEAK_PLACE_BYTES]) {
-    const struct profile_sample *one = &profile->samples[sample];
-    if (one->depth == 0) {
-        place[0] = '\0';
-        return false;
-    }
-    describe(profile, profile->stacks[one->stack], 0, place, LEAK_PLACE_BYTES);
-    return true;
-}
 
 /* Who called main is of no interest. */
 static bool is_main(const struct profile *profile, uint32_t location) {
@@ -75,8 +37,8 @@ static void describe_path(const struct profile *profile, uint32_t sample, const 
         uint32_t location = profile->stacks[one->stack + i];
         uint32_t lines = profile->locations[location].line_count;
         for (uint32_t line = 0; line < (lines > 0 ? lines : 1) && shown < FRAMES_SHOWN; line++) {
-            char text[LEAK_PLACE_BYTES];
-            describe(profile, location, line, text, sizeof text);
+            char text[SITE_TEXT_BYTES];
+            site_text(profile, location, line, text);
             at += (size_t)snprintf(path + at, LEAK_PATH_BYTES - at, "%s%s", shown > 0 ? arrow : "",
                                    text);
             at = at < LEAK_PATH_BYTES ? at : LEAK_PATH_BYTES - 1;
@@ -88,7 +50,7 @@ static void describe_path(const struct profile *profile, uint32_t sample, const 
     }
 }
 
-static void make_rule(const struct profile *profile, uint32_t sample, char rule[LEAK_PLACE_BYTES]) {
+static void make_rule(const struct profile *profile, uint32_t sample, char rule[SITE_TEXT_BYTES]) {
     const struct profile_sample *one = &profile->samples[sample];
     rule[0] = '\0';
     if (one->depth == 0) {
@@ -96,40 +58,22 @@ static void make_rule(const struct profile *profile, uint32_t sample, char rule[
     }
     const struct profile_location *at = &profile->locations[profile->stacks[one->stack]];
     if (at->line_count > 0) {
-        snprintf(rule, LEAK_PLACE_BYTES, "leak:^%.200s$",
+        snprintf(rule, SITE_TEXT_BYTES, "leak:^%.200s$",
                  safe_text(profile->functions[profile->lines[at->lines].function].name));
     } else if (at->mapping != PROFILE_NONE) {
-        snprintf(rule, LEAK_PLACE_BYTES, "leak:%.200s",
-                 safe_text(base_of(profile->mappings[at->mapping].path)));
+        snprintf(rule, SITE_TEXT_BYTES, "leak:%.200s",
+                 safe_text(base_name(profile->mappings[at->mapping].path)));
     }
 }
 
-static uint32_t kind_of(const struct profile *profile, uint32_t sample) {
+static uint32_t kind_named(const char *name) {
     static const char *const names[] = {"definite", "indirect", "possible"};
-    const struct profile_sample *one = &profile->samples[sample];
-    for (uint32_t i = 0; i < one->label_count; i++) {
-        const struct profile_label *label = &profile->labels[one->labels + i];
-        for (uint32_t kind = 0; label->text != NULL && kind < 3; kind++) {
-            if (strcmp(label->key, "kind") == 0 && strcmp(label->text, names[kind]) == 0) {
-                return kind;
-            }
+    for (uint32_t kind = 0; kind < 3; kind++) {
+        if (strcmp(name, names[kind]) == 0) {
+            return kind;
         }
     }
     return READ_LEAK_DEFINITE;
-}
-
-static struct leak_site *find_site(struct leak_sites *sites, uint32_t kind, const char *place) {
-    for (uint32_t i = 0; i < sites->count; i++) {
-        if (sites->rows[i].kind == kind && strcmp(sites->rows[i].place, place) == 0) {
-            return &sites->rows[i];
-        }
-    }
-    sites->rows = must_have_room(sites->rows, sites->count, &sites->room, sizeof *sites->rows);
-    struct leak_site *site = &sites->rows[sites->count++];
-    memset(site, 0, sizeof *site);
-    site->kind = kind;
-    snprintf(site->place, sizeof site->place, "%s", place);
-    return site;
 }
 
 static int compare_sites(const void *a, const void *b) {
@@ -143,25 +87,48 @@ static int compare_sites(const void *a, const void *b) {
     return strcmp(left->place, right->place);
 }
 
-void leak_sites_collect(struct leak_sites *sites, const struct profile *profile,
-                        const char *arrow) {
+static struct leak_site *add_site(struct leak_sites *sites, const struct leak_site *site) {
+    sites->rows = must_have_room(sites->rows, sites->count, &sites->room, sizeof *sites->rows);
+    sites->rows[sites->count] = *site;
+    return &sites->rows[sites->count++];
+}
+
+/* Samples without a stack belong to no site: of each kind they are a row without a place. */
+static void add_stackless(struct leak_sites *sites, const struct profile *profile) {
+    struct leak_site rows[READ_LEAK_SUMS] = {0};
     for (uint32_t i = 0; i < profile->sample_count; i++) {
-        char place[LEAK_PLACE_BYTES];
-        (void)leak_place_of_sample(profile, i, place);
-        struct leak_site *site = find_site(sites, kind_of(profile, i), place);
-        int64_t bytes = profile_value(profile, i, 1);
-        site->objects += profile_value(profile, i, 0);
-        site->bytes += bytes;
-        if (bytes > site->largest || site->path[0] == '\0') {
-            site->largest = bytes;
-            describe_path(profile, i, arrow, site->path);
-            make_rule(profile, i, site->rule);
+        if (profile->samples[i].depth == 0) {
+            struct leak_site *row = &rows[kind_named(profile_label(profile, i, "kind"))];
+            row->objects += profile_value(profile, i, 0);
+            row->bytes += profile_value(profile, i, 1);
         }
     }
-    if (sites->count == 0) {
-        return;
+    for (uint32_t kind = 0; kind < READ_LEAK_SUMS; kind++) {
+        if (rows[kind].objects != 0) {
+            rows[kind].kind = kind;
+            add_site(sites, &rows[kind]);
+        }
     }
-    qsort(sites->rows, sites->count, sizeof *sites->rows, compare_sites);
+}
+
+void leak_sites_collect(struct leak_sites *leaks, const struct profile *profile,
+                        const char *arrow) {
+    struct sites sites;
+    sites_collect(&sites, profile, 1, BY_LINES, "kind");
+    for (uint32_t i = 0; i < sites.count; i++) {
+        const struct site *site = &sites.rows[i];
+        struct leak_site *row = add_site(leaks, &(struct leak_site){.kind = kind_named(site->label),
+                                                                    .objects = site->values[0],
+                                                                    .bytes = site->values[1]});
+        site_text(profile, site->location, 0, row->place);
+        describe_path(profile, site->sample, arrow, row->path);
+        make_rule(profile, site->sample, row->rule);
+    }
+    sites_free(&sites);
+    add_stackless(leaks, profile);
+    if (leaks->count > 0) {
+        qsort(leaks->rows, leaks->count, sizeof *leaks->rows, compare_sites);
+    }
 }
 
 void leak_sites_free(struct leak_sites *sites) {
@@ -224,7 +191,7 @@ void leak_sites_suppress(struct read_leaks *leaks, const char *rules,
             !suppress_find(rules, names, names_of_sample(profile, i, names), &rule)) {
             continue;
         }
-        struct read_leak_sum *sum = &leaks->sums[kind_of(profile, i)];
+        struct read_leak_sum *sum = &leaks->sums[kind_named(profile_label(profile, i, "kind"))];
         count_match(matches, &rule, values[0]);
         take(&sum->objects, &gone->objects, values[0]);
         take(&sum->requested, &gone->requested, values[1]);

@@ -5,20 +5,17 @@
 #pragma once
 
 #include "read/read.h"
+#include "select/site.h"
 
-enum { LEAK_PLACE_BYTES = 256, LEAK_PATH_BYTES = 600 };
+enum { LEAK_PATH_BYTES = 600 };
 
-/* "account_load (account.c:140)", safe for terminals; false for a sample without a stack. */
-bool leak_place_of_sample(const struct profile *profile, uint32_t sample,
-                          char place[LEAK_PLACE_BYTES]);
-
-/* All samples of one kind with one innermost place. */
+/* What one site lost of one kind. */
 struct leak_site {
-    char place[LEAK_PLACE_BYTES]; /* "" for what has no stack */
-    char path[LEAK_PATH_BYTES];   /* "a (a.c:1) <- b (b.c:2)", of its largest sample */
-    char rule[LEAK_PLACE_BYTES];  /* a suppression that would match it */
-    uint32_t kind;                /* READ_LEAK_... */
-    int64_t objects, bytes, largest;
+    char place[SITE_TEXT_BYTES]; /* "" for what has no stack */
+    char path[LEAK_PATH_BYTES];  /* "a (a.c:1) <- b (b.c:2)", of its largest sample */
+    char rule[SITE_TEXT_BYTES];  /* a suppression that would match it */
+    uint32_t kind;               /* READ_LEAK_... */
+    int64_t objects, bytes;
 };
 
 struct leak_sites {

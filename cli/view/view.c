@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
  * view.c - what all views share: frames sorted into nodes, sums, headings, columns.
- *
- * Texts of a profile are shared when they are equal, so a node's key is made of their addresses.
  */
 #include "view/view.h"
 
@@ -14,98 +12,17 @@
 #include "common/cli.h"
 #include "common/glyph.h"
 #include "common/keys.h"
-
-/* Sums. */
-
-int64_t view_sum(int64_t a, int64_t b) {
-    int64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? (a < 0 ? INT64_MIN : INT64_MAX) : sum;
-}
-
-int64_t view_total(const struct profile *profile, uint32_t type) {
-    int64_t total = 0;
-    for (uint32_t i = 0; i < profile->sample_count; i++) {
-        total = view_sum(total, profile_value(profile, i, type));
-    }
-    return total;
-}
+#include "profile/estimate.h"
+#include "select/site.h"
 
 static uint64_t magnitude(int64_t value) {
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-}
-
-double view_variance(const struct profile *profile, uint32_t type) {
-    if (profile->period <= 1) {
-        return strcmp(profile->source, "folded") == 0 ? -1 : 0; /* nobody knows what made those */
-    }
-    double period = (double)profile->period, sum = 0;
-    bool is_time = strcmp(profile->period_type.unit, "nanoseconds") == 0;
-    uint32_t space, objects;
-    bool has_pair = select_pair(profile, type, &space, &objects);
-    const char *unit = profile->types[type].unit;
-    if (!has_pair && strcmp(unit, "bytes") != 0 && !is_time) {
-        return -1;
-    }
-    double step =
-        is_time && strcmp(unit, "nanoseconds") != 0 ? 1 : period; /* what one sample adds */
-    for (uint32_t i = 0; i < profile->sample_count; i++) {
-        double value = fabs((double)profile_value(profile, i, type));
-        double count = has_pair ? fabs((double)profile_value(profile, i, objects)) : 0;
-        double bytes = has_pair ? fabs((double)profile_value(profile, i, space)) : 0;
-        if (count > 0 && bytes > 0) {
-            double p = -expm1(-bytes / count / period);
-            sum += value * value / count * (1 - p) / p;
-        } else {
-            sum += value * step; /* small objects, ticks of a clock */
-        }
-    }
-    return sum;
 }
 
 /* Nodes. */
 
 static uint32_t frames_of(const struct profile_location *location) {
     return location->line_count > 0 ? location->line_count : 1;
-}
-
-static uint64_t key_of(const void *text) {
-    return (uint64_t)(uintptr_t)text;
-}
-
-/* Where the address lies in its module's file, so that runs at other addresses compare. */
-static uint32_t add_address(const struct view *view, struct keys *keys,
-                            const struct profile_location *at) {
-    if (at->mapping < view->profile->mapping_count) {
-        const struct profile_mapping *mapping = &view->profile->mappings[at->mapping];
-        return keys_add(keys, key_of(mapping->path), 1,
-                        at->address - mapping->start + mapping->offset);
-    }
-    return keys_add(keys, 0, 1, at->address);
-}
-
-static uint32_t add_node(const struct view *view, struct keys *keys, uint32_t location,
-                         uint32_t line) {
-    const struct profile *profile = view->profile;
-    const struct profile_location *at = &profile->locations[location];
-    bool has_line = line < at->line_count;
-    if (view->by == BY_MODULES && at->mapping < profile->mapping_count) {
-        return keys_add(keys, key_of(profile->mappings[at->mapping].path), 2, 0);
-    }
-    if (view->by == BY_FILES && !has_line) {
-        return keys_add(keys, 0, 4, 0);
-    }
-    if (!has_line || (view->by == BY_ADDRESSES && at->address != 0)) {
-        return add_address(view, keys, at);
-    }
-    const struct profile_line *row = &profile->lines[at->lines + line];
-    const struct profile_function *function = &profile->functions[row->function];
-    if (view->by == BY_FILES) {
-        return keys_add(keys, function->file[0] != '\0' ? key_of(function->file) : 0, 4, 0);
-    }
-    /* A function without module, such as a tag, is its own module. */
-    uint64_t number = view->by == BY_LINES ? row->number : 0;
-    return keys_add(keys, key_of(function->name), key_of(function->file) | UINT64_C(1) << 63,
-                    number);
 }
 
 void view_index(struct view *view) {
@@ -122,7 +39,7 @@ void view_index(struct view *view) {
     for (uint32_t i = 0; i < profile->location_count; i++) {
         for (uint32_t j = 0; j < frames_of(&profile->locations[i]); j++) {
             view->slot_location[view->first_slot[i] + j] = i;
-            view->slot_node[view->first_slot[i] + j] = add_node(view, &keys, i, j);
+            view->slot_node[view->first_slot[i] + j] = site_number(&keys, profile, i, j, view->by);
         }
     }
     view->node_count = (uint32_t)keys.count;
@@ -165,7 +82,7 @@ uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots) 
 }
 
 static void add_to(int64_t *sum, int64_t value) {
-    *sum = view_sum(*sum, value);
+    *sum = profile_sum(*sum, value);
 }
 
 static int64_t value_or_0(const struct view *view, uint32_t sample, uint32_t type) {
@@ -316,14 +233,9 @@ const char *view_name(const struct view *view, uint32_t slot) {
     return name[0] != '\0' ? safe_text(name) : "(no name)";
 }
 
-static const char *last_part(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
-}
-
 static const char *module_place(const struct view *view, const struct profile_location *at) {
     return at->mapping < view->profile->mapping_count
-               ? safe_text(last_part(view->profile->mappings[at->mapping].path))
+               ? safe_text(base_name(view->profile->mappings[at->mapping].path))
                : "";
 }
 
@@ -342,7 +254,7 @@ const char *view_place(const struct view *view, uint32_t slot) {
     const struct profile_function *function = &profile->functions[row->function];
     char text[9000];
     snprintf(text, sizeof text, "%.4000s%s%.4000s", view->by == BY_ADDRESSES ? function->name : "",
-             view->by == BY_ADDRESSES ? "  " : "", last_part(function->file));
+             view->by == BY_ADDRESSES ? "  " : "", base_name(function->file));
     if (function->file[0] == '\0') {
         return view->by == BY_ADDRESSES ? safe_text(function->name) : module_place(view, at);
     }
@@ -415,7 +327,7 @@ const char *view_margin(const struct view *view, int64_t value) {
     if (view->variance == 0) {
         return view->profile->period > 1 ? "" : " (exact)";
     }
-    double half = 1.96 * sqrt(view->variance);
+    double half = estimate_margin(view->variance);
     const char *sign = glyph(GLYPH_PLUS_MINUS);
     if (view->base == PROFILE_NONE && value > 0) {
         snprintf(text, sizeof text, " %s %.1f %% (sampled)", sign, 100 * half / (double)value);
@@ -484,10 +396,10 @@ static void print_percent(const struct view *view, int64_t change, int64_t befor
 }
 
 static void print_comparison(const struct view *view) {
-    int64_t change = view_total(view->profile, view->type);
-    int64_t before = view_total(view->profile, view->base);
+    int64_t change = profile_total(view->profile, view->type);
+    int64_t before = profile_total(view->profile, view->base);
     fprintf(view->out, "%s  ", safe_text(view->profile->types[view->type].name));
-    print_change(view, before, view_sum(before, change));
+    print_change(view, before, profile_sum(before, change));
     fprintf(view->out, "  (%s", view_value(view, view->type, change));
     print_percent(view, change, before);
     fprintf(view->out, ")%s", view->variance > 0 ? view_margin(view, change) : "");
@@ -499,7 +411,7 @@ void view_print_heading(const struct view *view) {
         print_comparison(view);
         return;
     }
-    int64_t total = view_total(view->profile, view->type);
+    int64_t total = profile_total(view->profile, view->type);
     fprintf(view->out, "%s %s", safe_text(view->profile->types[view->type].name),
             view_value(view, view->type, total));
     if (total != view->whole) {

@@ -70,18 +70,6 @@ struct view_row *view_rows(const struct view *view, const struct view_weight *we
 size_t view_most_rows(const struct view *view, size_t own);
 bool view_is_small(const struct view *view, int64_t value, double own_share);
 
-/* Sums that stop at the ends of int64_t. */
-int64_t view_sum(int64_t a, int64_t b);
-int64_t view_total(const struct profile *profile, uint32_t type);
-
-/*
- * The variance of the sum of a type, because only some of the objects were seen; 0 when all were, negative
- * when nobody can tell.  An object of s bytes is seen with probability p = 1 - e^(-s/R), where R is the
- * period, and then stands for 1/p of its kind.  A sample that stands for N objects of mean size s and is
- * worth V adds  V^2/N * (1-p)/p.
- */
-double view_variance(const struct profile *profile, uint32_t type);
-
 /* Texts, in the ring of cli.h. */
 const char *view_name(const struct view *view, uint32_t slot);
 const char *view_place(const struct view *view, uint32_t slot); /* "cache.c:88", or "" */

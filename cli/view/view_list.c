@@ -100,15 +100,15 @@ static void count_frame(struct list *list, uint32_t slot, uint32_t sample, bool 
     struct listed *listed = add_function(list, &profile->functions[line->function], &id);
     struct hit *hit = add_line(list, id, line->number);
     if (is_leaf) {
-        listed->flat = view_sum(listed->flat, value);
-        hit->flat = view_sum(hit->flat, value);
+        listed->flat = profile_sum(listed->flat, value);
+        hit->flat = profile_sum(hit->flat, value);
     }
     if (listed->seen != sample + 1) {
-        listed->cum = view_sum(listed->cum, value);
+        listed->cum = profile_sum(listed->cum, value);
         listed->seen = sample + 1;
     }
     if (hit->seen != sample + 1) {
-        hit->cum = view_sum(hit->cum, value);
+        hit->cum = profile_sum(hit->cum, value);
         hit->seen = sample + 1;
     }
 }

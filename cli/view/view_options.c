@@ -29,7 +29,7 @@ const struct arg_option view_options[] = {
     {"traces", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_traces,
      "Whole stacks, the heaviest first, with their labels"},
     {"sites", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_sites,
-     "One row for each place that allocates, with all metrics side by side"},
+     "One row for each line that allocates, with all metrics side by side"},
     {"threads", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_threads,
      "One row for each name of a thread: its time on the processor, if that was recorded, and what "
      "it "

@@ -75,7 +75,7 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     if (edge->seen != sample + 1) {
         edge->seen = sample + 1;
         edge->value =
-            view_sum(edge->value, profile_value(peek->view->profile, sample, peek->view->type));
+            profile_sum(edge->value, profile_value(peek->view->profile, sample, peek->view->type));
     }
 }
 

@@ -38,7 +38,7 @@ static void add_column(struct table *table, const char *title, const struct prof
     uint32_t index = profile_find_type(profile, type);
     if (index != PROFILE_NONE && table->column_count < COLUMNS_MOST) {
         table->columns[table->column_count++] =
-            (struct column){title, profile, index, view_total(profile, index)};
+            (struct column){title, profile, index, profile_total(profile, index)};
     }
 }
 
@@ -97,7 +97,7 @@ static void add_up(struct table *table, uint32_t index) {
         int64_t value = profile_value(column->profile, i, column->type);
         if (value != 0) {
             struct row *row = row_of(table, thread_of(column->profile, i, number));
-            row->values[index] = view_sum(row->values[index], value);
+            row->values[index] = profile_sum(row->values[index], value);
         }
     }
 }

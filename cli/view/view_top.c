@@ -69,7 +69,7 @@ static const char *change_text(int64_t change, int64_t before) {
     if (before == 0) {
         return "new";
     }
-    if (view_sum(before, change) == 0) {
+    if (profile_sum(before, change) == 0) {
         return "gone";
     }
     double percent = 100 * (double)change / fabs((double)before);

@@ -65,9 +65,9 @@ static void add_stack(struct tree *tree, uint32_t sample, uint32_t *slots) {
         uint32_t slot = slots[count - 1 - level];
         uint32_t id = add_branch(tree, parent, slot);
         struct branch *branch = &tree->branches[id];
-        branch->cum = view_sum(branch->cum, value);
+        branch->cum = profile_sum(branch->cum, value);
         if (level + 1 == count || level + 1 == MOST_LEVELS) {
-            branch->flat = view_sum(branch->flat, value);
+            branch->flat = profile_sum(branch->flat, value);
         }
         if (magnitude(value) > branch->heaviest) {
             branch->heaviest = magnitude(value);

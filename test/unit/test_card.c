@@ -208,6 +208,7 @@ TEST(hostile_names_are_cut_and_escaped) {
 
 TEST(an_exact_run_has_no_interval) {
     run.rate = 1;
+    moment.profile->period = 1;
     const char *text = print((struct card_style){.width = 120});
     lacks(text, "±");
     lacks(text, "estimate");
@@ -220,6 +221,7 @@ TEST(the_interval_is_that_of_the_samples) {
     moment.profile = make_profile();
     profile_add_type(moment.profile, "peak_objects", "count");
     profile_add_type(moment.profile, "peak_space", "bytes");
+    moment.profile->period = 65536;
     make_sample(moment.profile, "main", (int64_t[]){1, 1, 1, 1, 158720, 158720 * 8192});
     /* p = 1 - e^(-1/8) = 0.117503; sd = sqrt(158720 * 7.51039) * 8192 = 8.944e6; 1.96 sd / 1.30e9 */
     has(print((struct card_style){.width = 120}), "peak  1.2 GiB ± 1.3 % at 31.0 s");
@@ -230,6 +232,7 @@ TEST(little_memory_is_shown_as_it_was_counted) {
     moment.profile = make_profile();
     profile_add_type(moment.profile, "peak_objects", "count");
     profile_add_type(moment.profile, "peak_space", "bytes");
+    moment.profile->period = 65536;
     make_sample(moment.profile, "main", (int64_t[]){1, 1, 1, 1, 655, 65500});
     has(print((struct card_style){.width = 120}), "peak  1.2 GiB at 31.0 s");
 }

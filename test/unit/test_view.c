@@ -14,6 +14,7 @@
 #include "common/cli.h"
 #include "common/glyph.h"
 #include "made_profile.h"
+#include "profile/estimate.h"
 #include "random.h"
 #include "test.h"
 
@@ -59,14 +60,14 @@ static const char *print(struct profile *profile, struct view view, view_fn run)
     view.select = &select_all;
     view.by = select_all.by;
     view.type = selected->default_type;
-    bool has_pair = select_pair(selected, view.type, &space, &objects);
+    bool has_pair = profile_find_pair(selected, view.type, &space, &objects);
     view.partner = has_pair && view.type == space     ? objects
                    : has_pair && view.type == objects ? space
                                                       : (uint32_t)PROFILE_NONE;
     view.columns = view.columns != 0 ? view.columns : selected->type_count;
     view.base = view.base != 0 ? view.base : (uint32_t)PROFILE_NONE;
-    view.whole = view_total(profile, view.base != PROFILE_NONE ? view.base : view.type);
-    view.variance = view_variance(selected, view.type);
+    view.whole = profile_total(profile, view.base != PROFILE_NONE ? view.base : view.type);
+    view.variance = estimate_variance(selected, view.type);
     free(printed);
     view.out = open_memstream(&printed, &length);
     view_print_heading(&view);
@@ -418,12 +419,12 @@ TEST(huge_values_stay_at_the_end_of_the_scale) {
     make_sample(profile, "main;a", (int64_t[]){1, 1, 1, INT64_MAX});
     make_sample(profile, "main;b", (int64_t[]){1, 1, INT64_MAX, INT64_MAX});
     make_sample(profile, "main;c", (int64_t[]){1, 1, 0, INT64_MIN});
-    check_eq(view_total(profile, 3), -1); /* stopped at the end, then went back */
+    check_eq(profile_total(profile, 3), -1); /* stopped at the end, then went back */
     check(strstr(print_plain(profile, view_top), "8.0 EiB") != NULL);
     print_plain(profile, view_tree);
     print_plain(profile, view_sites);
-    check_eq(view_sum(INT64_MAX, 1), INT64_MAX);
-    check_eq(view_sum(INT64_MIN, -1), INT64_MIN);
+    check_eq(profile_sum(INT64_MAX, 1), INT64_MAX);
+    check_eq(profile_sum(INT64_MIN, -1), INT64_MIN);
 }
 
 TEST(a_stack_deeper_than_the_tree_is_cut) {
@@ -535,8 +536,8 @@ TEST(the_margin_holds_the_truth_in_95_of_100_samplings) {
     int hits = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct profile *profile = sampled(&random, sizes, counts, 5, 65536);
-        double error = fabs((double)view_total(profile, 3) - truth[1]);
-        hits += error <= 1.96 * sqrt(view_variance(profile, 3));
+        double error = fabs((double)profile_total(profile, 3) - truth[1]);
+        hits += error <= 1.96 * sqrt(estimate_variance(profile, 3));
         profile_free(profile);
     }
     check(hits > ROUNDS * 92 / 100);
@@ -548,16 +549,16 @@ TEST(the_margin_of_objects_much_smaller_than_the_period_is_that_of_counting) {
     profile->period = 512 << 10;
     make_sample(profile, "main", (int64_t[]){0, 0, INT64_C(1) << 26, INT64_C(1) << 29});
     double expected = 1024.0 * (512 << 10) * (512 << 10); /* 1024 samples of 512 KiB */
-    check(fabs(view_variance(profile, 3) / expected - 1) < 0.001);
+    check(fabs(estimate_variance(profile, 3) / expected - 1) < 0.001);
     check(strncmp(print_plain(profile, view_top), "inuse_space 512.0 MiB \u00b1 6.1 % (sampled)",
                   40) == 0);
 }
 
 TEST(what_was_recorded_whole_has_no_margin) {
     struct profile *profile = example();
-    check(view_variance(profile, 3) == 0);
+    check(estimate_variance(profile, 3) == 0);
     profile->source = made_text(profile, "folded");
-    check(view_variance(profile, 3) < 0);
+    check(estimate_variance(profile, 3) < 0);
     check(strncmp(print_plain(profile, view_top), "inuse_space 118.2 MiB \u00b7 5", 25) == 0);
 }
 
@@ -568,8 +569,8 @@ TEST(the_margin_of_time_is_that_of_counting_ticks) {
     profile->period = 10000000;
     profile->period_type.unit = made_text(profile, "nanoseconds");
     make_sample(profile, "main", (int64_t[]){400, INT64_C(4000000000)});
-    check(view_variance(profile, 0) == 400);
-    check(view_variance(profile, 1) == 4e9 * 1e7);
+    check(estimate_variance(profile, 0) == 400);
+    check(estimate_variance(profile, 1) == 4e9 * 1e7);
     profile->default_type = 1;
     check_str(print_plain(profile, view_tree), "cpu 4.0 s \u00b1 9.8 % (sampled) \u00b7 1 stack\n"
                                                "4.0 s 100.0% main  main.c ■■■■■■■■■■■■■■■■■■■■\n");
