@@ -17,7 +17,6 @@
 
 #include "args/args.h"
 #include "common/cli.h"
-#include "common/pager.h"
 #include "names/symbolize.h"
 #include "profile/estimate.h"
 #include "view/view.h"
@@ -29,182 +28,80 @@ static const struct arg_option diff_options[] = {
      "Exit with 1 when something differs; --min says what is too little to count"},
     {0}};
 
-/* One side on its way into the joined profile. */
-struct side {
-    const struct profile *from;
-    struct profile *to;
-    uint32_t *types;     /* of `from`, by type of `to` */
-    uint32_t *locations; /* of `to`, by index in `from` */
-    bool is_base;
-};
-
-static const char *keep(struct profile *profile, const char *text) {
-    return text != NULL ? profile_text(profile, text, strlen(text)) : NULL;
-}
-
-static uint32_t *copy_functions(const struct side *side) {
-    uint32_t count = side->from->function_count;
-    uint32_t *functions = must_alloc(((size_t)count + 1) * sizeof *functions);
-    for (uint32_t i = 0; i < count; i++) {
-        struct profile_function function = side->from->functions[i];
-        function.name = keep(side->to, function.name);
-        function.system_name = keep(side->to, function.system_name);
-        function.file = keep(side->to, function.file);
-        functions[i] = profile_add_function(side->to, function);
-    }
-    return functions;
-}
-
-/* The module of this path, whose addresses are places in its file. */
-static uint32_t join_mapping(struct profile *to, const struct profile_mapping *from) {
-    const char *path = keep(to, from->path);
-    for (uint32_t i = 0; i < to->mapping_count; i++) {
-        if (to->mappings[i].path == path) {
-            return i;
+/* Addresses become places in the files of modules, which are then known by their paths alone; what has a name
+ * needs no address. */
+static void forget_addresses(struct profile *profile) {
+    for (uint32_t i = 0; i < profile->location_count; i++) {
+        struct profile_location *location = &profile->locations[i];
+        if (location->line_count > 0 && args_select.by != BY_ADDRESSES) {
+            location->address = 0;
+        } else if (location->mapping < profile->mapping_count) {
+            const struct profile_mapping *mapping = &profile->mappings[location->mapping];
+            location->address -= mapping->start - mapping->offset;
         }
     }
-    struct profile_mapping mapping = {.limit = UINT64_MAX,
-                                      .path = path,
-                                      .build_id = keep(to, from->build_id),
-                                      .has_functions = from->has_functions};
-    return profile_add_mapping(to, mapping);
-}
-
-static uint32_t *join_mappings(const struct side *side) {
-    uint32_t count = side->from->mapping_count;
-    uint32_t *mappings = must_alloc(((size_t)count + 1) * sizeof *mappings);
-    for (uint32_t i = 0; i < count; i++) {
-        mappings[i] = join_mapping(side->to, &side->from->mappings[i]);
+    for (uint32_t i = 0; i < profile->mapping_count; i++) {
+        profile->mappings[i] = (struct profile_mapping){.limit = UINT64_MAX,
+                                                        .path = profile->mappings[i].path,
+                                                        .build_id = profile_text(profile, "", 0)};
     }
-    return mappings;
 }
 
-static uint64_t joined_address(const struct profile *profile,
-                               const struct profile_location *location) {
-    if (location->line_count > 0 && args_select.by != BY_ADDRESSES) {
-        return 0;
-    }
-    if (location->mapping >= profile->mapping_count) {
-        return location->address;
-    }
-    const struct profile_mapping *mapping = &profile->mappings[location->mapping];
-    return location->address - mapping->start + mapping->offset;
-}
-
-static void copy_locations(struct side *side) {
-    const struct profile *from = side->from;
-    uint32_t *functions = copy_functions(side), *mappings = join_mappings(side);
-    struct profile_line *lines = NULL;
-    side->locations = must_alloc(((size_t)from->location_count + 1) * sizeof *side->locations);
-    for (uint32_t i = 0; i < from->location_count; i++) {
-        const struct profile_location *location = &from->locations[i];
-        lines = must_grow(lines, ((size_t)location->line_count + 1) * sizeof *lines);
-        for (uint32_t j = 0; j < location->line_count; j++) {
-            lines[j] = from->lines[location->lines + j];
-            lines[j].function = functions[lines[j].function];
-        }
-        uint32_t mapping = location->mapping < from->mapping_count ? mappings[location->mapping]
-                                                                   : (uint32_t)PROFILE_NONE;
-        side->locations[i] = profile_add_location(side->to, joined_address(from, location), mapping,
-                                                  lines, location->line_count);
-    }
-    free(lines);
-    free(functions);
-    free(mappings);
-}
-
-static struct profile_label *copy_labels(const struct side *side,
-                                         const struct profile_sample *sample) {
-    struct profile_label *labels = must_alloc(((size_t)sample->label_count + 1) * sizeof *labels);
-    for (uint32_t i = 0; i < sample->label_count; i++) {
-        labels[i] = side->from->labels[sample->labels + i];
-        labels[i].key = keep(side->to, labels[i].key);
-        labels[i].text = keep(side->to, labels[i].text);
-        labels[i].unit = keep(side->to, labels[i].unit);
-    }
-    return labels;
-}
-
-/* A value below zero, which would otherwise overflow. */
-static int64_t negated(int64_t value) {
-    return value == INT64_MIN ? INT64_MAX : -value;
-}
-
-static void add_side(struct side *side) {
-    uint32_t types = side->to->type_count / 2;
-    int64_t *values = must_alloc((2 * (size_t)types + 1) * sizeof *values);
-    uint32_t *stack = NULL;
-    copy_locations(side);
-    for (uint32_t i = 0; i < side->from->sample_count; i++) {
-        const struct profile_sample *sample = &side->from->samples[i];
-        for (uint32_t type = 0; type < types; type++) {
-            int64_t value = profile_value(side->from, i, side->types[type]);
-            values[type] = side->is_base ? negated(value) : value;
-            values[types + type] = side->is_base ? value : 0;
-        }
-        stack = must_grow(stack, ((size_t)sample->depth + 1) * sizeof *stack);
-        for (uint32_t j = 0; j < sample->depth; j++) {
-            stack[j] = side->locations[side->from->stacks[sample->stack + j]];
-        }
-        struct profile_label *labels = copy_labels(side, sample);
-        profile_add_sample(side->to, stack, sample->depth, values, labels, sample->label_count);
-        free(labels);
-    }
-    free(stack);
-    free(values);
-    free(side->locations);
-}
-
-/* The types that both have, in the order of the new one. */
+/* The types that both have, in the order of the new one: what is taken from each of the two. */
 static uint32_t match_types(const struct profile *base, const struct profile *new,
-                            uint32_t *base_types, uint32_t *new_types) {
+                            struct profile_column *of_base, struct profile_column *of_new) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < new->type_count; i++) {
-        base_types[count] = profile_find_type(base, new->types[i].name);
-        new_types[count] = i;
-        count += base_types[count] != PROFILE_NONE;
+        uint32_t type = profile_find_type(base, new->types[i].name);
+        if (type != PROFILE_NONE) {
+            of_base[count] = (struct profile_column){type, -1};
+            of_new[count++] = (struct profile_column){i, 1};
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        of_base[count + i] = (struct profile_column){of_base[i].type, 1};
+        of_new[count + i] = (struct profile_column){of_new[i].type, 0};
     }
     return count;
 }
 
-static void add_types(struct profile *to, const struct profile *from, const uint32_t *types,
-                      uint32_t count) {
+static void add_types(struct profile *to, const struct profile *from,
+                      const struct profile_column *columns, uint32_t count) {
     for (uint32_t i = 0; i < 2 * count; i++) {
-        const struct profile_type *type = &from->types[types[i % count]];
+        const struct profile_type *type = &from->types[columns[i].type];
         char name[256];
         snprintf(name, sizeof name, "%s%s", i < count ? "" : "base ", type->name);
-        profile_add_type(to, keep(to, name), keep(to, type->unit));
+        profile_add_type(to, profile_text(to, name, SIZE_MAX),
+                         profile_text(to, type->unit, SIZE_MAX));
+        if (i < count && columns[i].type == from->default_type) {
+            to->default_type = i;
+        }
     }
 }
 
 /* NULL after a sentence.  The default type is that of the new one. */
-static struct profile *join(const struct profile *base, const struct profile *new) {
-    uint32_t *base_types = must_alloc(((size_t) new->type_count + 1) * sizeof *base_types);
-    uint32_t *new_types = must_alloc(((size_t) new->type_count + 1) * sizeof *new_types);
-    uint32_t count = match_types(base, new, base_types, new_types);
-    struct profile *joined = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        if (new_types[i] == new->default_type) {
-            joined = profile_new();
-            add_types(joined, new, new_types, count);
-            joined->default_type = i;
-        }
+static struct profile *join(struct profile *base, struct profile *new) {
+    const char *metric = new->types[new->default_type].name;
+    if (profile_find_type(base, metric) == PROFILE_NONE) {
+        complain(EXIT_BAD_INPUT, "only the new profile has %s", safe_text(metric));
+        return NULL;
     }
-    if (joined != NULL) {
-        joined->period = base->period > new->period ? base->period : new->period;
-        joined->period_type.name = keep(joined, new->period_type.name);
-        joined->period_type.unit = keep(joined, new->period_type.unit);
-        joined->source = keep(joined, new->source);
-        joined->is_exact_leaf = new->is_exact_leaf;
-        add_side(&(struct side){.from = new, .to = joined, .types = new_types});
-        add_side(&(struct side){.from = base, .to = joined, .types = base_types, .is_base = true});
-        profile_merge_equal(joined);
-    } else {
-        complain(EXIT_BAD_INPUT, "only the new profile has %s",
-                 safe_text(new->types[new->default_type].name));
-    }
-    free(base_types);
-    free(new_types);
+    size_t bytes = 2 * (size_t) new->type_count * sizeof(struct profile_column);
+    struct profile_column *of_base = must_alloc(bytes), *of_new = must_alloc(bytes);
+    struct profile *joined = profile_new();
+    add_types(joined, new, of_new, match_types(base, new, of_base, of_new));
+    joined->period = base->period > new->period ? base->period : new->period;
+    joined->period_type.name = profile_text(joined, new->period_type.name, SIZE_MAX);
+    joined->period_type.unit = profile_text(joined, new->period_type.unit, SIZE_MAX);
+    joined->source = profile_text(joined, new->source, SIZE_MAX);
+    joined->is_exact_leaf = new->is_exact_leaf;
+    forget_addresses(base);
+    forget_addresses(new);
+    profile_add_columns(joined, new, of_new);
+    profile_add_columns(joined, base, of_base);
+    profile_merge_equal(joined);
+    free(of_base);
+    free(of_new);
     return joined;
 }
 
@@ -228,28 +125,9 @@ static double sum_variances(const struct profile *base, const struct profile *ne
     return a < 0 || b < 0 ? -1 : a + b;
 }
 
-static int print_view(struct view *view, view_fn run) {
-    struct output output;
-    pager_begin();
-    if (!output_open(&output, view_output_path, false)) {
-        return EXIT_OWN_FAILURE;
-    }
-    view->out = output.file;
-    view_print_heading(view);
-    if (!run(view)) {
-        output_discard(&output);
-        return EXIT_USAGE;
-    }
-    if (!output_close(&output)) {
-        return EXIT_OWN_FAILURE;
-    }
-    view->by = view->select->by;
-    return wants_exit_code && differs(view) ? EXIT_FOUND : EXIT_DONE;
-}
-
 /* Of two selected profiles; view->whole is the base's total before anything was selected. */
-static int compare(struct view *view, view_fn run, const struct profile *base,
-                   const struct profile *new) {
+static int compare(struct view *view, const struct view_kind *kind, struct profile *base,
+                   struct profile *new) {
     struct profile *joined = join(base, new);
     if (joined == NULL) {
         return EXIT_BAD_INPUT;
@@ -260,7 +138,10 @@ static int compare(struct view *view, view_fn run, const struct profile *base,
     view->base = view->columns + view->type;
     view->whole = view->whole != 0 ? view->whole : profile_total(new, new->default_type);
     view->variance = sum_variances(base, new, new->default_type);
-    int status = print_view(view, run);
+    int status = view_print(view, kind);
+    if (status == EXIT_DONE && wants_exit_code && differs(view)) {
+        status = EXIT_FOUND;
+    }
     profile_free(joined);
     return status;
 }
@@ -268,12 +149,12 @@ static int compare(struct view *view, view_fn run, const struct profile *base,
 static int run_diff(int count, char **words) {
     (void)count;
     struct view view = {.select = &args_select, .by = args_select.by, .partner = PROFILE_NONE};
-    view_fn run = view_choose(&view);
-    if (run == NULL) {
+    const struct view_kind *kind = view_choose(&view);
+    if (kind == NULL) {
         return EXIT_USAGE;
     }
-    if (run == view_threads) {
-        return (int)complain(EXIT_USAGE, "--threads shows one profile; --tagroot=thread compares");
+    if (kind->instead != NULL) {
+        return (int)complain(EXIT_USAGE, "%s", kind->instead);
     }
     int status = EXIT_BAD_INPUT;
     struct profile *all[2] = {0}, *chosen[2] = {0};
@@ -292,7 +173,7 @@ static int run_diff(int count, char **words) {
         const char *metric = chosen[1]->types[chosen[1]->default_type].name;
         uint32_t type = profile_find_type(all[0], metric);
         view.whole = type != PROFILE_NONE ? profile_total(all[0], type) : 0;
-        status = compare(&view, run, chosen[0], chosen[1]);
+        status = compare(&view, kind, chosen[0], chosen[1]);
     }
     for (int i = 0; i < 2; i++) {
         profile_free(chosen[i]);

@@ -122,27 +122,15 @@ static const struct arg_option own_options[] = {
 static const struct arg_option *const options[] = {own_options, args_select_options,
                                                    args_symbolize_options, NULL};
 
+#define EXPORT(name, function, endings, is_binary, needs_graphviz, help) "    " help "\n"
 const struct command command_export = {
     .name = "export",
-    .summary = "write a profile in a format of other tools",
+    .summary = "Write a profile in a format of other tools",
     .usage = "FORMAT [OPTION...] [-o FILE] PROFILE...",
     .text =
         "Writes profiles, added up, named and selected, in a format of other tools:\n"
         "\n"
-        "    pprof           .pb.gz            profile.proto, for pprof and all that read it\n"
-        "    folded          .folded           a line per stack, for flamegraph.pl\n"
-        "    speedscope      .speedscope.json  for speedscope\n"
-        "    callgrind       .callgrind        for callgrind_annotate and KCachegrind\n"
-        "    jemalloc        .heap             heap_v2, for jeprof\n"
-        "    gperftools      .hprof            heap text, for pprof, google-pprof and jeprof\n"
-        "    gperftools-cpu  .prof             CPU profile, for the same\n"
-        "    csv             .csv              a row per stack, for spreadsheets\n"
-        "    json            .json             everything, for programs\n"
-        "    svg             .svg              the flame graph as one picture\n"
-        "    dot             .dot              the call graph as text for graphviz\n"
-        "    graph-svg                         the call graph, drawn by graphviz\n"
-        "    graph-pdf       .pdf              the same as PDF\n"
-        "    graph-png       .png              the same as PNG\n"
+#include "export/exports.def"
         "\n"
         "Without FORMAT the ending of FILE chooses.  Values are estimates of the truth, scaled "
         "once.  Formats of a single metric get the one that --metric names, the others all of "

@@ -6,34 +6,8 @@
 
 #include "args/args.h"
 #include "common/cli.h"
-#include "common/pager.h"
 #include "names/symbolize.h"
-#include "profile/estimate.h"
 #include "view/view.h"
-
-/* The type beside the metric in its pair, if there is one. */
-static uint32_t find_partner(const struct profile *profile, uint32_t type) {
-    uint32_t space, objects;
-    if (!profile_find_pair(profile, type, &space, &objects)) {
-        return PROFILE_NONE;
-    }
-    return type == space ? objects : type == objects ? space : PROFILE_NONE;
-}
-
-static int print_view(struct view *view, view_fn run) {
-    struct output output;
-    pager_begin();
-    if (!output_open(&output, view_output_path, false)) {
-        return EXIT_OWN_FAILURE;
-    }
-    view->out = output.file;
-    view_print_heading(view);
-    if (!run(view)) {
-        output_discard(&output);
-        return EXIT_USAGE;
-    }
-    return output_close(&output) ? EXIT_DONE : EXIT_OWN_FAILURE;
-}
 
 /* The processor's time beside a profile of memory, selected in the same way; NULL where there is none. */
 static struct profile *select_cpu(char **words, int count) {
@@ -46,9 +20,9 @@ static struct profile *select_cpu(char **words, int count) {
 }
 
 static int run_report(int count, char **words) {
-    struct view view = {.select = &args_select, .by = args_select.by, .base = PROFILE_NONE};
-    view_fn run = view_choose(&view);
-    if (run == NULL) {
+    struct view view = {.select = &args_select, .by = args_select.by};
+    const struct view_kind *kind = view_choose(&view);
+    if (kind == NULL) {
         return EXIT_USAGE;
     }
     int status = EXIT_BAD_INPUT;
@@ -56,23 +30,17 @@ static int run_report(int count, char **words) {
     if (profile == NULL) {
         return status;
     }
-    struct profile *selected = select_apply(profile, &args_select);
+    struct profile *selected = select_apply(profile, &args_select), *cpu = NULL;
     status = EXIT_USAGE;
     if (selected != NULL) {
-        view.profile = selected;
-        view.type = selected->default_type;
-        view.partner = find_partner(selected, view.type);
-        view.columns = selected->type_count;
-        view.whole = profile_total(profile, view.type);
-        view.variance = estimate_variance(selected, view.type);
         if (selected->sample_count == 0 && profile->sample_count > 0) {
             note("no stack was selected");
         }
-        struct profile *cpu = run == view_threads ? select_cpu(words, count) : NULL;
-        view.cpu = cpu;
-        status = print_view(&view, run);
-        profile_free(cpu);
+        view_begin(&view, selected, profile);
+        view.cpu = cpu = kind->wants_cpu ? select_cpu(words, count) : NULL;
+        status = view_print(&view, kind);
     }
+    profile_free(cpu);
     profile_free(selected);
     profile_free(profile);
     return status;

@@ -16,7 +16,6 @@
 #include "live/live_dump.h"
 #include "live/live_stats.h"
 #include "names/symbolize.h"
-#include "profile/estimate.h"
 #include "view/view.h"
 
 enum { HISTORY = 512, SITES = 10 };
@@ -76,19 +75,11 @@ struct sites {
 
 static bool print_sites(FILE *file, const struct profile *profile) {
     struct profile *selected = select_apply(profile, &args_select);
-    struct view view = {.select = &args_select, .by = args_select.by, .base = PROFILE_NONE};
-    uint32_t space = 0, objects = 0;
+    struct view view = {.select = &args_select, .by = args_select.by, .out = file};
     if (selected == NULL) {
         return false;
     }
-    view.profile = selected;
-    view.out = file;
-    view.type = selected->default_type;
-    bool is_pair = profile_find_pair(selected, view.type, &space, &objects);
-    view.partner = !is_pair ? PROFILE_NONE : view.type == space ? objects : space;
-    view.columns = selected->type_count;
-    view.whole = profile_total(profile, view.type);
-    view.variance = estimate_variance(selected, view.type);
+    view_begin(&view, selected, profile);
     view_print_heading(&view);
     bool is_printed = view_top(&view);
     profile_free(selected);
@@ -97,8 +88,7 @@ static bool print_sites(FILE *file, const struct profile *profile) {
 
 static void say_instead(struct sites *sites, const char *sentence) {
     free(sites->text);
-    sites->text = must_alloc(strlen(sentence) + 1);
-    strcpy(sites->text, sentence);
+    sites->text = must_copy(sentence);
 }
 
 /* A dump costs the process something, so it is not asked for one at every look. */

@@ -10,21 +10,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define EXPORT(name, function, endings, is_binary, needs_graphviz, help)                           \
+    {name, endings, function, is_binary, needs_graphviz},
 const struct export_format export_formats[] = {
-    {"pprof", ".pb.gz .pb .pprof", export_pprof, true, false},
-    {"folded", ".folded .collapsed", export_folded, false, false},
-    {"speedscope", ".speedscope.json .speedscope", export_speedscope, false, false},
-    {"dot", ".dot .gv", export_dot, false, false},
-    {"callgrind", ".callgrind", export_callgrind, false, false},
-    {"jemalloc", ".heap", export_jemalloc, false, false},
-    {"gperftools", ".hprof", export_gperftools, false, false},
-    {"gperftools-cpu", ".prof", export_gperftools_cpu, true, false},
-    {"csv", ".csv", export_csv, false, false},
-    {"json", ".json", export_json, false, false},
-    {"svg", ".svg", export_svg, false, false},
-    {"graph-svg", "", export_graph_svg, false, true},
-    {"graph-pdf", ".pdf", export_graph_pdf, true, true},
-    {"graph-png", ".png", export_graph_png, true, true},
+#include "export/exports.def"
     {.name = NULL},
 };
 

@@ -15,9 +15,9 @@
 #include "common/cli.h"
 #include "profile/profile.h"
 
+/* A row of exports.def. */
 struct export_format {
-    const char *name;
-    const char *endings; /* of file names, each with its dot, blanks between; "" for none */
+    const char *name, *endings;
     bool (*write)(const struct profile *profile, struct output *output);
     bool is_binary; /* nothing for a terminal */
     bool needs_graphviz;
@@ -30,22 +30,11 @@ extern const struct export_format export_formats[];
 const struct export_format *export_by_name(const char *name);
 const struct export_format *export_by_ending(const char *path);
 
-bool export_pprof(const struct profile *profile, struct output *output);
-bool export_folded(const struct profile *profile, struct output *output);
-bool export_speedscope(const struct profile *profile, struct output *output);
-bool export_dot(const struct profile *profile, struct output *output);
-bool export_callgrind(const struct profile *profile, struct output *output);
-bool export_jemalloc(const struct profile *profile, struct output *output);
-bool export_gperftools(const struct profile *profile, struct output *output);
-bool export_gperftools_cpu(const struct profile *profile, struct output *output);
-bool export_csv(const struct profile *profile, struct output *output);
-bool export_json(const struct profile *profile, struct output *output);
-bool export_svg(const struct profile *profile, struct output *output); /* the flame graph */
-
-/* The call graph, drawn by graphviz. */
-bool export_graph_svg(const struct profile *profile, struct output *output);
-bool export_graph_pdf(const struct profile *profile, struct output *output);
-bool export_graph_png(const struct profile *profile, struct output *output);
+/* The writers, one file each; the call graph has three kinds in one. */
+#define EXPORT(name, function, ...)                                                                \
+    bool function(const struct profile *profile, struct output *output);
+#include "export/exports.def"
+#undef EXPORT
 
 /* The first of the folders, a list ended by NULL, that has the program `dot`; NULL: none has.  To be freed.
  * Without folders, those where systems put it. */

@@ -157,5 +157,13 @@ void profile_merge_equal(struct profile *profile);
  * those that only one of them has are dropped, with a warning. */
 void profile_add_profile(struct profile *profile, const struct profile *other, int factor);
 
+/* The same with a choice for each type of `profile`: which type of the other is added to it, how many times. */
+struct profile_column {
+    uint32_t type;
+    int factor;
+};
+void profile_add_columns(struct profile *profile, const struct profile *other,
+                         const struct profile_column *columns);
+
 /* Do all indices lead somewhere?  For tests. */
 bool profile_verify(const struct profile *profile);

@@ -19,6 +19,20 @@ static uint64_t magnitude(int64_t value) {
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 }
 
+void view_begin(struct view *view, const struct profile *selected, const struct profile *all) {
+    uint32_t type = selected->default_type, space, objects;
+    bool is_pair = profile_find_pair(selected, type, &space, &objects);
+    view->profile = selected;
+    view->type = type;
+    view->partner = is_pair && type == space     ? objects
+                    : is_pair && type == objects ? space
+                                                 : PROFILE_NONE;
+    view->base = PROFILE_NONE;
+    view->columns = selected->type_count;
+    view->whole = profile_total(all, type);
+    view->variance = estimate_variance(selected, type);
+}
+
 /* Nodes. */
 
 static uint32_t frames_of(const struct profile_location *location) {

@@ -38,6 +38,9 @@ struct view {
     uint32_t deepest; /* frames of the longest stack */
 };
 
+/* A view of what was selected from a profile, in its default type, that is no comparison. */
+void view_begin(struct view *view, const struct profile *selected, const struct profile *all);
+
 /* Sorts the frames into nodes; before everything below. */
 void view_index(struct view *view);
 void view_release(struct view *view);
@@ -93,16 +96,20 @@ void view_grid_put(struct view_grid *grid, const char *text);
 void view_grid_print(struct view_grid *grid, FILE *out); /* and empties it */
 
 /* The views, one file each.  False after a sentence. */
-bool view_top(struct view *view);
-bool view_tree(struct view *view);
-bool view_peek(struct view *view);
-bool view_list(struct view *view);
-bool view_traces(struct view *view);
-bool view_sites(struct view *view);
-bool view_threads(struct view *view);
+#define VIEW(option, function, ...) bool function(struct view *view);
+#include "view/views.def"
+#undef VIEW
 
-/* The options that name a view, and the view they name: --top by itself.  view_options.c. */
+/* A row of views.def. */
+struct view_kind {
+    const char *name;
+    bool (*print)(struct view *view);
+    bool wants_cpu;
+    const char *instead;
+};
+
+/* The options that name a view, and the view they name: --top by itself; NULL after a sentence.  view_print
+ * writes it where -o says and gives an exit code. */
 extern const struct arg_option view_options[];
-extern const char *view_output_path;
-typedef bool (*view_fn)(struct view *view);
-view_fn view_choose(struct view *view); /* NULL after a sentence */
+const struct view_kind *view_choose(struct view *view);
+int view_print(const struct view *view, const struct view_kind *kind);

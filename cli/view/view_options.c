@@ -1,84 +1,97 @@
 /* SPDX-License-Identifier: MIT
  *
- * view_options.c - the options that choose a view, shared by `tally report` and `tally diff`.
+ * view_options.c - the options that choose a view, and the view they choose; shared by `tally report` and
+ * `tally diff`.
  */
-#define _GNU_SOURCE /* strcasestr */
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"
+#include "common/pager.h"
 #include "view/view.h"
 
-static struct {
-    bool wants_top, wants_text, wants_tree, wants_traces, wants_sites, wants_threads;
-    const char *peek, *list;
-    struct arg_list source_paths;
-} g;
-const char *view_output_path;
+#define VIEW(option, ...) VIEW_##option,
+enum {
+#include "view/views.def"
+    VIEW_COUNT
+};
+#undef VIEW
 
+static struct {
+    bool is_given[VIEW_COUNT];
+    const char *patterns[VIEW_COUNT];
+    struct arg_list source_paths;
+    const char *output_path;
+} g;
+
+#define VIEW(option, function, takes, wants_cpu, instead, help)                                    \
+    {#option, function, wants_cpu, instead},
+static const struct view_kind kinds[] = {
+#include "view/views.def"
+};
+#undef VIEW
+
+#define SWITCH(option) ARG_SWITCH, NULL, NULL, false, &g.is_given[VIEW_##option]
+#define PATTERN(option) ARG_TEXT, "RE", NULL, false, &g.patterns[VIEW_##option]
+#define VIEW(option, function, takes, wants_cpu, instead, help) {#option, 0, takes(option), help},
 const struct arg_option view_options[] = {
-    {"top", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_top,
-     "A table of functions, the heaviest first; this is the view unless you name another"},
-    {"text", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_text, "The same as --top"},
-    {"tree", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_tree,
-     "Who called whom, from the roots, with bars for what each allocated itself"},
-    {"peek", 0, ARG_TEXT, "RE", NULL, false, &g.peek,
-     "The callers and callees of functions that match"},
-    {"list", 0, ARG_TEXT, "RE", NULL, false, &g.list,
-     "The source lines of functions that match, with what each line allocated"},
-    {"traces", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_traces,
-     "Whole stacks, the heaviest first, with their labels"},
-    {"sites", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_sites,
-     "One row for each line that allocates, with all metrics side by side"},
-    {"threads", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_threads,
-     "One row for each name of a thread: its time on the processor, if that was recorded, and what "
-     "it "
-     "allocated"},
-    {"output", 'o', ARG_TEXT, "OUT", NULL, false, &view_output_path,
+#include "view/views.def"
+    {"output", 'o', ARG_TEXT, "OUT", NULL, false, &g.output_path,
      "Write to this file, which must not exist, instead of the standard output"},
     {"source-path", 0, ARG_LIST, "DIR", NULL, false, &g.source_paths,
      "Where --list looks for sources first; may be given many times"},
     {0}};
 
-/* Said before anything is read or printed. */
-static bool is_pattern_good(const char *pattern) {
-    regex_t regex;
-    if (pattern == NULL) {
-        return true;
+/* "--top, --tree or --threads": each view once, whatever it is called besides. */
+static void complain_of_two(void) {
+    char names[256] = "";
+    size_t length = 0;
+    for (size_t i = 0; i < VIEW_COUNT; i++) {
+        const char *between = i == 0 ? "" : i + 1 < VIEW_COUNT ? ", " : " or ";
+        if (i == 0 || kinds[i].print != kinds[i - 1].print) {
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s--%s", between,
+                                       kinds[i].name);
+        }
     }
-    if (!select_expression(&regex, g.peek != NULL ? "peek" : "list", pattern)) {
-        return false;
-    }
-    regfree(&regex);
-    return true;
+    complain(EXIT_USAGE, "one view at a time: %s", names);
 }
 
-view_fn view_choose(struct view *view) {
-    const struct {
-        bool is_wanted;
-        view_fn run;
-        const char *pattern;
-    } rows[] = {
-        {g.wants_top || g.wants_text, view_top, NULL}, {g.wants_tree, view_tree, NULL},
-        {g.peek != NULL, view_peek, g.peek},           {g.list != NULL, view_list, g.list},
-        {g.wants_traces, view_traces, NULL},           {g.wants_sites, view_sites, NULL},
-        {g.wants_threads, view_threads, NULL},
-    };
-    view_fn run = NULL;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].is_wanted && run != NULL) {
-            complain(EXIT_USAGE, "one view at a time: --top, --tree, --peek, --list, --traces, "
-                                 "--sites or --threads");
+const struct view_kind *view_choose(struct view *view) {
+    const struct view_kind *kind = NULL;
+    regex_t regex;
+    for (size_t i = 0; i < VIEW_COUNT; i++) {
+        if (!g.is_given[i] && g.patterns[i] == NULL) {
+            continue;
+        }
+        if (kind != NULL && kind->print != kinds[i].print) {
+            complain_of_two();
             return NULL;
         }
-        if (rows[i].is_wanted) {
-            run = rows[i].run;
-            view->pattern = rows[i].pattern;
-        }
+        kind = &kinds[i];
+        view->pattern = g.patterns[i];
     }
     view->source_paths = g.source_paths;
-    if (!is_pattern_good(view->pattern)) {
-        return NULL;
+    if (view->pattern != NULL) { /* said before anything is read or printed */
+        if (!select_expression(&regex, kind->name, view->pattern)) {
+            return NULL;
+        }
+        regfree(&regex);
     }
-    return run != NULL ? run : view_top;
+    return kind != NULL ? kind : &kinds[VIEW_top];
+}
+
+int view_print(const struct view *view, const struct view_kind *kind) {
+    struct output output;
+    struct view shown = *view;
+    pager_begin();
+    if (!output_open(&output, g.output_path, false)) {
+        return EXIT_OWN_FAILURE;
+    }
+    shown.out = output.file;
+    view_print_heading(&shown);
+    if (!kind->print(&shown)) {
+        output_discard(&output);
+        return EXIT_USAGE;
+    }
+    return output_close(&output) ? EXIT_DONE : EXIT_OWN_FAILURE;
 }

@@ -51,6 +51,8 @@ static struct profile *example(void) {
 static struct select select_all = {.most_rows = SELECT_OWN_ROWS, .least_share = SELECT_OWN_SHARE};
 static char *printed;
 
+typedef bool (*view_fn)(struct view *view);
+
 static const char *print(struct profile *profile, struct view view, view_fn run) {
     size_t length;
     struct profile *selected = select_apply(profile, &select_all);
