@@ -100,7 +100,7 @@ static void use_everything(void) {
 enum { MET = 0, NOT_MET = 2 };
 
 static void run(enum os_fault_call call, enum os_fault_extent extent, unsigned n) {
-    alarm(60);
+    alarm(TEST_SECONDS);
     start_heap_with("background_thread:false,narenas:1");
     os_fault_begin(call, extent, n);
     work();

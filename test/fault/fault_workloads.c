@@ -444,7 +444,7 @@ static int run_child(const struct plan *plan, unsigned n) {
         dup2(ends[1], 2);
         close(ends[0]);
         close(ends[1]);
-        alarm(60);
+        alarm(TEST_SECONDS);
         child(plan, n);
     }
     close(ends[1]);

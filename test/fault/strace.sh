@@ -24,7 +24,7 @@ strace -o "$scratch/log" true 2>/dev/null || skip "strace may not trace here"
 
 # traced STRACE_OPTION...: the program under the library; what strace saw is in $scratch/log.
 traced() {
-    timeout 120 env -i PATH="$test_search_path" strace -f -o "$scratch/log" \
+    timeout "$patience" env -i PATH="$test_search_path" strace -f -o "$scratch/log" \
         -E LD_PRELOAD="$library" -E TALLY_CONF=dirty_decay_ms:0 "$@" "$scratch/program" \
         >"$scratch/output" 2>"$scratch/errors"
 }

@@ -251,7 +251,7 @@ static void obey(char letter) {
 __attribute__((constructor)) static void begin(int argc, char **argv) {
     char letter;
     if (argc == 2 && strcmp(argv[1], "--target") == 0) {
-        alarm(PATIENCE_SECONDS);
+        alarm(TEST_SECONDS);
         thread_local_data[0] = 1;
         say("ready\n");
         while (read(0, &letter, 1) == 1) {
@@ -475,7 +475,7 @@ int reach(void) {
 const char *receive(int fd) {
     static char reply[MOST_BYTES];
     struct pollfd item = {.fd = fd, .events = POLLIN};
-    check_eq(poll(&item, 1, PATIENCE_SECONDS * 1000), 1);
+    check_eq(poll(&item, 1, TEST_SECONDS * 1000), 1);
     ssize_t n = recv(fd, reply, sizeof reply - 1, 0);
     reply[n > 0 ? n : 0] = '\0';
     return reply;

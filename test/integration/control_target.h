@@ -20,7 +20,7 @@
 
 #include "contract/stats_page.h"
 
-enum { NOBODY = 65534, PATIENCE_SECONDS = 600, MOST_BYTES = 8192 };
+enum { NOBODY = 65534, MOST_BYTES = 8192 };
 
 /* ---------------------------------------------------------------- the target, from outside */
 

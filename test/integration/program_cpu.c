@@ -164,7 +164,7 @@ static int confine_and_begin_threads(void) {
 
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
-    alarm(60); /* One that is never sampled would never end. */
+    alarm(600); /* One that is never sampled would never end. */
     if (strcmp(what, "spin") == 0) {
         spin(50);
     } else if (strcmp(what, "killed") == 0) {

@@ -28,7 +28,7 @@
 #include <tally/tally.h>
 #include <unistd.h>
 
-enum { MIB = 1 << 20, KIB = 1 << 10, PATIENCE_MS = 20000 };
+enum { MIB = 1 << 20, KIB = 1 << 10, PATIENCE_MS = 300000 };
 
 static char **held; /* a list through the first word of each */
 

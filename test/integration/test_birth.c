@@ -21,7 +21,7 @@
 
 TEST_SETUP(require_tally);
 
-enum { HANDLERS = 60, PATIENCE_SECONDS = 20, UNTOUCHED = 0, TOUCHED = 3, BROKEN = 4 };
+enum { HANDLERS = 60, PATIENCE_SECONDS = 120, UNTOUCHED = 0, TOUCHED = 3, BROKEN = 4 };
 
 static int calls;
 

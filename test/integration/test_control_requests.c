@@ -225,7 +225,7 @@ TEST(s07_who_asks_while_another_is_served_is_answered) {
     }
     close(ends[1]);
     struct pollfd item = {.fd = ends[0], .events = POLLIN};
-    check_eq(poll(&item, 1, PATIENCE_SECONDS * 1000), 1); /* It is being written. */
+    check_eq(poll(&item, 1, TEST_SECONDS * 1000), 1); /* It is being written. */
     send_bytes(other, "tally1 16 hello\n", 16, NULL, 0);
     for (int i = 0; i < 6; i++) {
         rest_a_second();

@@ -50,12 +50,7 @@ start() {
         <"$scratch/input" >"$scratch/output" 2>"$scratch/errors" &
     pid=$!
     exec 9>"$scratch/input"
-    waited=0
-    until [ -s "$scratch/output" ]; do
-        waited=$((waited + 1))
-        [ $waited -lt 500 ] || fail "the program says nothing: $(cat "$scratch/errors")"
-        sleep 0.02
-    done
+    until_so test -s "$scratch/output"
 }
 stop() {
     exec 9>&-

@@ -71,12 +71,7 @@ rm -f "$small"/*.*
     cd "$small" && exec env TALLY_CONF=$record,run_every_ms:10 "$scratch/program" complaint
 ) 2>"$scratch/errors" >"$scratch/output" &
 program=$!
-tries=0
-until [ -s "$small/a.tally.part" ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 400 ] || fail "the run is not recorded"
-    sleep 0.05
-done
+until_so test -s "$small/a.tally.part"
 fill 940
 wait $program
 said 'not recorded any further: cannot write .*: a tenth of the disk is to stay free (63)'

@@ -367,12 +367,12 @@ static void allocate_under_alarms(void) {
 }
 
 TEST(a_handler_of_signals_forks_and_the_child_uses_the_heap) {
-    test_allow_seconds(slice_or(120, 600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(allocate_under_alarms);
 }
 
 TEST(a_handler_of_signals_forks_and_the_child_goes_on) {
-    test_allow_seconds(slice_or(120, 600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     signals.child_goes_on = 1;
     run_watched(allocate_under_alarms);
 }
@@ -488,7 +488,7 @@ static void say_steps(void) {
 
 TEST(a_child_born_between_any_two_instructions_uses_the_heap) {
 #ifdef __x86_64__
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(step_through_everything);
     say_steps();
 #else
@@ -498,7 +498,7 @@ TEST(a_child_born_between_any_two_instructions_uses_the_heap) {
 
 TEST(a_child_born_between_any_two_instructions_goes_on) {
 #ifdef __x86_64__
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     signals.child_goes_on = 1;
     run_watched(step_through_everything);
     say_steps();

@@ -9,7 +9,6 @@
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
-patience=60 # seconds; only valgrind needs more than a fraction of one
 ulimit -c 0
 
 compiler=${CC:-cc}

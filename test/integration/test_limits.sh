@@ -14,7 +14,6 @@
 small_mib=16
 limit_mib=400
 least_percent=80
-patience=60 # seconds; a run needs about one
 
 compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || skip "there is no C compiler"

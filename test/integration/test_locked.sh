@@ -13,7 +13,6 @@
 most_excess_mib=64  # of memory, beyond the heap
 most_tables_mib=64  # of page tables
 most_locked_mib=512 # of addresses, with MCL_FUTURE
-patience=100        # seconds; a run needs less than one
 
 compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || skip "there is no C compiler"

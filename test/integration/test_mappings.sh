@@ -12,7 +12,6 @@
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
 most_mappings=1000
-patience=100 # seconds; a run needs a few
 
 compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || skip "there is no C compiler"

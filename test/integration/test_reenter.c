@@ -51,7 +51,7 @@ enum {
 
 /* ---------------------------------------------------------------- watching */
 
-enum { PATIENCE_SECONDS = 20 }; /* a process needs some milliseconds */
+enum { PATIENCE_SECONDS = 120 }; /* a process needs some milliseconds */
 
 /* Waits for the child's end, and ends it when that does not come.  The test has SIGCHLD blocked. */
 static struct ending await(pid_t pid) {
@@ -473,7 +473,7 @@ static void find_functions(void) {
     if (!interrupt_is_possible()) {
         skip("code cannot be stepped through or written to here");
     }
-    test_allow_seconds(slice_or(600, 7200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 7200));
     block_sigchld();
     trace = interrupt_new_trace();
     check(trace != NULL);

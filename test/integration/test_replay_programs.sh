@@ -9,7 +9,6 @@
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
 
-patience=30 # seconds; each program needs a fraction of one
 
 compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || skip "there is no C compiler"

@@ -96,7 +96,7 @@ static void exit_races(void) {
 }
 
 TEST(a_process_ends_while_its_threads_allocate) {
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     exit_races();
 }
 
@@ -161,7 +161,7 @@ static bool is_about_double_free(const char *message) {
 TEST(an_object_freed_by_two_threads_at_once_is_told_and_does_no_other_harm) {
     static const size_t sizes[] = {64, 64, 64, 64, 2000, 100000};
     unsigned told = 0, rounds = slice_or(DOUBLE_FREES, WHOLE_DOUBLE_FREES);
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     watch_begin();
     for (unsigned i = 0; i < rounds; i++) {
         int fd = memfd_create("messages", 0);
@@ -245,6 +245,6 @@ static void change_classes(void) {
 }
 
 TEST(memory_changes_its_class_while_others_free) {
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(change_classes);
 }

@@ -98,7 +98,7 @@ static void zero_rounds(void) {
 }
 
 TEST(calloc_gives_zeros_after_every_way_to_give_memory_back) {
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     zero_rounds();
 }
 
@@ -328,7 +328,7 @@ static void use_libc_in_threads(void) {
 }
 
 TEST(libc_frees_what_its_threads_and_resolvers_allocated) {
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(use_libc_in_threads);
 }
 
@@ -429,6 +429,6 @@ static void produce_and_consume(void) {
 }
 
 TEST(one_thread_frees_what_sixteen_allocate_and_nothing_piles_up) {
-    test_allow_seconds(slice_or(100, 900));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1800));
     run_watched(produce_and_consume);
 }

@@ -69,16 +69,6 @@ totals() {
     . "$scratch/totals"
 }
 
-# until_so COMMAND...: waits until it succeeds, for as long as a slow machine may need.
-until_so() {
-    tries=0
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 1200 ] || fail "it does not come to: $*"
-        sleep 0.05
-    done
-}
-
 # snapshots FILE: how many there are.
 snapshots() {
     frames "$1"

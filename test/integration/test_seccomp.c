@@ -48,7 +48,7 @@ enum { ARCHITECTURE = AUDIT_ARCH_AARCH64 };
 #define CLONE_NEWTIME 0x80
 #endif
 
-enum { NO_FILTER = 3, BROKEN = 4, NO_NAMESPACE = 5, PATIENCE_SECONDS = 100 };
+enum { NO_FILTER = 3, BROKEN = 4, NO_NAMESPACE = 5 };
 
 /* ---------------------------------------------------------------- work */
 
@@ -262,7 +262,7 @@ static int play(const char *part) {
     int status = -1;
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(PATIENCE_SECONDS);
+        alarm(TEST_SECONDS);
         execle("/proc/self/exe", "test_seccomp", part, (char *)NULL, environment);
         _exit(127);
     }

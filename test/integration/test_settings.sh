@@ -18,7 +18,6 @@ group_mib=64
 phase_mib=32 # of live blocks, in the group
 least_percent=80
 rounds=6
-patience=300
 
 [ "${TALLY_TEST_SETTINGS:-}" = yes ] ||
     skip "this changes settings of the machine; TALLY_TEST_SETTINGS=yes allows it"

@@ -161,7 +161,7 @@ static void run_armed_thread(void *(*body)(void *)) {
 
 static void try_destructors(void *(*body)(void *)) {
     unsigned threads = slice_or(SLICE_THREADS, WHOLE_THREADS / 3);
-    test_allow_seconds(slice_or(120, 1200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     make_keys();
     run_armed_thread(body);
     struct stand stand = take_stand();
@@ -238,7 +238,7 @@ static void end_detached(void) {
 }
 
 TEST(detached_threads_leave_nothing_behind) {
-    test_allow_seconds(slice_or(120, 1200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(end_detached);
 }
 
@@ -295,7 +295,7 @@ static void cancel_many(void) {
 }
 
 TEST(cancelled_threads_leave_nothing_behind) {
-    test_allow_seconds(slice_or(120, 1200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(cancel_many);
 }
 
@@ -415,6 +415,6 @@ static void post_and_free(void) {
 }
 
 TEST(threads_end_while_others_free_their_blocks) {
-    test_allow_seconds(slice_or(120, 1200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(post_and_free);
 }

@@ -74,16 +74,6 @@ read_everywhere() { # PB PROF
     fi
 }
 
-# until_so COMMAND...: waits until it succeeds, for as long as a slow machine may need.
-until_so() {
-    tries=0
-    until "$@" 2>/dev/null; do
-        tries=$((tries + 1))
-        [ "$tries" -lt 1200 ] || fail "it does not come to: $*"
-        sleep 0.05
-    done
-}
-
 # A recorded run.
 as_tally run --cpu=200 --report=none -o run.tally "$program" alone 4
 reader="tally report run.tally"

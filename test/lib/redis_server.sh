@@ -25,14 +25,13 @@ ask() {
     under_libc redis-cli -s "$scratch/socket" "$@"
 }
 
+answers_or_is_gone() {
+    [ "$(ask ping 2>/dev/null)" = PONG ] || ! kill -0 "$server" 2>/dev/null
+}
+
 wait_until_ready() {
-    tries=0
-    until [ "$(ask ping 2>/dev/null)" = PONG ]; do
-        kill -0 "$server" 2>/dev/null || fail "redis-server ended: $(tail -n 3 "$scratch/log")"
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || fail "redis-server does not answer"
-        sleep 0.05
-    done
+    until_so answers_or_is_gone
+    kill -0 "$server" 2>/dev/null || fail "redis-server ended: $(tail -n 3 "$scratch/log")"
 }
 
 start_server() {

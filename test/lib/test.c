@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SURVIVED = 70, EXIT_SKIPPED = 77 };
-enum { DEFAULT_SECONDS = 120, CAPTURE_BYTES = 8192, SAY_BYTES = 4096 };
+enum { CAPTURE_BYTES = 8192, SAY_BYTES = 4096 };
 
 static struct {
     struct test_case *first;
@@ -161,7 +161,7 @@ static void confine_child(void) {
     struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    alarm(DEFAULT_SECONDS);
+    alarm(TEST_SECONDS);
 }
 
 /* Returns how a child ended. A child that cannot be waited for counts as one that failed. */

@@ -117,7 +117,9 @@ enum test_match { TEST_MATCH_PART, TEST_MATCH_WHOLE };
  * loader could not map would leave the test running on libc. */
 void require_tally(void);
 
-/* Every test may run for two minutes before it is ended; one that needs longer says so here. */
+/* Every test may run for this long before it is ended, which is for hangs: a machine may be busy.  One that
+ * needs longer says so here. */
+enum { TEST_SECONDS = 600 };
 void test_allow_seconds(unsigned seconds);
 
 /* Returns how many bytes of anonymous memory the process has resident, or 0 when the kernel does

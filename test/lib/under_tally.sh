@@ -25,11 +25,13 @@
 #   wait_until_mapped PID                      ends the test unless the process maps the library
 #   quiet FILE                                 ends the test if the library wrote into the file
 #   same_output WHAT FILE FILE                 ends the test unless the two files are equal
+#   until_so COMMAND ...                       waits until it succeeds; ends the test if it never does
 #   need PROGRAM                               ends the test as skipped unless it is installed
 #   skip SENTENCE, fail SENTENCE               end the test with 77, with 1
 # Variables
 #   library      the absolute path of libtally.so, from BUILD (default: build/ beside test/)
 #   scratch      an empty directory of this test, removed at exit
+#   patience     after so many seconds something hangs; never how fast it is, since a machine may be busy
 #   held_check   a function that run_held calls with the process id before it opens the gate
 
 set -u
@@ -43,6 +45,7 @@ build=$(CDPATH='' cd -- "$build" 2>/dev/null && pwd -P) || build=${BUILD:-$here/
 library=$build/libtally.so
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tally-test.XXXXXX") || exit 1
 test_search_path=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+patience=600
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 
@@ -88,16 +91,23 @@ start_under_tally() {
     start_under_libc LD_PRELOAD="$library" "$@"
 }
 
-# Between fork and the end of the loader's work the map is not complete yet, so this looks again
-# for a while.
-wait_until_mapped() {
+until_so() {
     tries=0
-    until mapped_in "$1"; do
-        kill -0 "$1" 2>/dev/null || fail "process $1 ended before it was seen to have the library"
+    until "$@" 2>/dev/null; do
         tries=$((tries + 1))
-        [ $tries -lt 400 ] || fail "process $1 does not have the library in its memory map"
+        [ $tries -lt $((patience * 20)) ] || fail "it does not come to: $*"
         sleep 0.05
     done
+}
+
+# Between fork and the end of the loader's work the map is not complete yet, so this looks again.
+mapped_or_gone() {
+    mapped_in "$1" || ! kill -0 "$1" 2>/dev/null
+}
+
+wait_until_mapped() {
+    until_so mapped_or_gone "$1"
+    mapped_in "$1" || fail "process $1 ended before it was seen to have the library"
 }
 
 # The program waits for its input behind a gate, which opens when the program was seen with the

@@ -12,7 +12,7 @@
  *
  * A handler or an alarm inside a process that hangs may hide the hang or hang too, so the watcher
  * is the parent.  The counters lie in shared memory, where children of the watched process see them
- * as well.  The work fails when no counter at all has moved for some seconds; a single thread that
+ * as well.  The work fails when no counter at all has moved for two minutes; a single thread that
  * hangs beside busy ones is found when work() waits for it at its end.
  *
  * Also here: what /proc tells about this process, read without malloc, and whether the run is a
@@ -35,7 +35,7 @@
 #include "test.h"
 
 /* Who watches a child from inside watched work is the first to notice and can say more. */
-enum { STALL_SECONDS = 7, STALL_SECONDS_INSIDE = 5 };
+enum { STALL_SECONDS = 120, STALL_SECONDS_INSIDE = 100 };
 enum { WATCH_COUNTERS = 32, LONGEST_NAP_US = 50000 };
 
 static _Atomic uint64_t *watch_counters; /* shared with the watcher and with children */
@@ -119,7 +119,7 @@ static inline struct ending watch_process(pid_t pid, unsigned stall_seconds) {
 static inline void watch_say_ending(struct ending ending) {
     char number[24];
     if (ending.hung) {
-        test_say("    no progress for some seconds\n", NULL);
+        test_say("    no progress for two minutes\n", NULL);
         watch_say_counters();
     } else if (WIFSIGNALED(ending.status)) {
         test_say("    ended by signal ", test_decimal(number, WTERMSIG(ending.status)), "\n", NULL);

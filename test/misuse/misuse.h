@@ -46,7 +46,7 @@ enum {
     NOT_APPLICABLE = 79,
     SURVIVED = 70,
     CROWD = 10000,
-    RUN_SECONDS = 30,
+    RUN_SECONDS = 300,
     TEXT_BYTES = 4096,
     SMALL_MAX = 32768
 };

@@ -34,13 +34,8 @@ awk 'BEGIN {
 # The driver must have started the compiler, and the compiler must have the library too.
 held_check=compiler_is_mapped
 compiler_is_mapped() {
-    tries=0
-    until compiler=$(pgrep -P "$1" -x cc1); do
-        tries=$((tries + 1))
-        [ $tries -lt 400 ] || fail "gcc has not started cc1"
-        sleep 0.05
-    done
-    wait_until_mapped "$compiler"
+    until_so pgrep -P "$1" -x cc1 >/dev/null
+    wait_until_mapped "$(pgrep -P "$1" -x cc1)"
 }
 
 command -v pgrep >/dev/null || skip "pgrep is not installed"

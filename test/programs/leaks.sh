@@ -48,7 +48,7 @@ look() {
     fi
     result=0
     conf=leak_check:exit,leak_exit_code:$status_of_leaks,leak_suppressions:$rules,leak_say_none:true,leak_max_pause_ms:60000
-    under_libc timeout 100 env TALLY_CONF="$conf" LD_PRELOAD="$library" "$@" \
+    under_libc timeout "$patience" env TALLY_CONF="$conf" LD_PRELOAD="$library" "$@" \
         >output 2>errors </dev/null || result=$?
     [ "$only" = "  " ] || cat errors
     if [ $result -eq $status_of_leaks ]; then

@@ -46,12 +46,10 @@ under_libc redis-benchmark -s "$scratch/socket" -n 20000 -c 20 -P 8 -d 100 -r 50
     fail "redis-benchmark did not finish: $(tail -n 3 "$scratch/benchmark")"
 
 ask bgsave >/dev/null
-tries=0
-until ask info persistence | grep -q 'rdb_bgsave_in_progress:0'; do
-    tries=$((tries + 1))
-    [ $tries -lt 400 ] || fail "the background save does not end"
-    sleep 0.05
-done
+background_save_is_over() {
+    ask info persistence | grep -q 'rdb_bgsave_in_progress:0'
+}
+until_so background_save_is_over
 ask info persistence | grep -q 'rdb_last_bgsave_status:ok' || fail "the background save failed"
 size=$(ask dbsize)
 shut_down

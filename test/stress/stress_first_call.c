@@ -73,7 +73,7 @@ static void be_one_process(void) {
 }
 
 TEST(threads_that_race_for_the_first_call_all_get_memory) {
-    test_allow_seconds(slice_or(100, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     for (unsigned round = 0; round < slice_or(ROUNDS, WHOLE_ROUNDS) / SLOWER; round++) {
         run_watched(be_one_process);
     }

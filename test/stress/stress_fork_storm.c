@@ -192,7 +192,7 @@ static void run_storm(pid_t (*way)(void), unsigned slice_forks) {
     g.forks = slice_or(slice_forks, WHOLE_FORKS);
     g.fork = way;
     test_say("    SEED=", test_decimal(text, (long long)g.seed), "\n", NULL);
-    test_allow_seconds(slice_or(120, 7200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 7200));
     run_watched(storm);
     check_eq(atomic_load(&watch_counters[STEPS_OF_FORKS]), g.forks);
 }

@@ -244,6 +244,6 @@ static void storm(void) {
 }
 
 TEST(the_profiler_is_steered_while_threads_allocate_fork_and_are_interrupted) {
-    test_allow_seconds(slice_or(100, 1200));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(storm);
 }

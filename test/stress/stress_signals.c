@@ -242,6 +242,6 @@ static void storm(void) {
 }
 
 TEST(handlers_may_allocate_while_slow_paths_run) {
-    test_allow_seconds(slice_or(100, 600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 1200));
     run_watched(storm);
 }

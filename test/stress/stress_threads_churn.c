@@ -118,7 +118,7 @@ static void churn_alike(void) {
 }
 
 TEST(threads_that_come_and_go_grow_nothing) {
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(churn_alike);
 }
 
@@ -130,7 +130,7 @@ static void churn_differently(void) {
 }
 
 TEST(threads_of_many_kinds_that_come_and_go_grow_no_more_than_the_depots) {
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(churn_differently);
 }
 
@@ -161,6 +161,6 @@ static void churn_beside_living_threads(void) {
 }
 
 TEST(threads_that_come_and_go_beside_many_others_grow_no_more_than_the_depots) {
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     run_watched(churn_beside_living_threads);
 }

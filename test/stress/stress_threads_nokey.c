@@ -69,7 +69,7 @@ static void churn(void) {
 }
 
 TEST(threads_that_come_and_go_without_a_key_grow_nothing) {
-    test_allow_seconds(slice_or(120, 3600));
+    test_allow_seconds(slice_or(TEST_SECONDS, 3600));
     check(refused > 0); /* Else the allocator got its key and this tests nothing. */
     run_watched(churn);
 }

@@ -142,7 +142,6 @@ static void *work_unstoppably(void *unused) {
 TEST(threads_that_keep_signals_away_and_allocate_have_no_leaks) {
     pthread_t threads[8];
     unsigned done = 0;
-    test_allow_seconds(120);
     start_heap();
     lose_all_of(lose_three);
     for (int i = 0; i < 8; i++) {
@@ -422,7 +421,7 @@ static void check_under_load(const char *conf) {
     pthread_t threads[8];
     bool is_whole = getenv("STRESS") != NULL;
     unsigned checks = is_whole ? 1000 : 25;
-    test_allow_seconds(is_whole ? 1800 : 120);
+    test_allow_seconds(is_whole ? 1800 : TEST_SECONDS);
     start_heap_with(conf);
     for (int i = 0; i < 8; i++) {
         check(pthread_create(&threads[i], NULL, work, NULL) == 0);

@@ -147,7 +147,7 @@ stop_target() {
     wait 2>/dev/null
 }
 golden_cleanup=stop_target
-read -r -t 60 _ <&7 || fail "the program does not start"
+read -r -t "$patience" _ <&7 || fail "the program does not start"
 show tally leak-check "$name"
 sleep 1.1
 show tally leak-check --quick --suppressions=pair.supp "$name"

@@ -37,7 +37,7 @@ say Another user.
 "$scratch/$name" "$scratch/run" write >&7 2>/dev/null 3>&- &
 target=$!
 targets=$target
-read -r -t 60 _ <&7 || fail "the fake target did not start"
+read -r -t "$patience" _ <&7 || fail "the fake target did not start"
 mask "s/\\b$target\\b/PID/g"
 other="setpriv --reuid=65534 --regid=65534 --clear-groups $scratch/tally"
 show $other stats $target
@@ -52,7 +52,7 @@ unshare --mount --pid --fork sh -c \
     "mount -t tmpfs none '$scratch/run' && exec '$scratch/$name' '$scratch/run' write" >&7 3>&- &
 outer=$!
 targets="$targets $outer"
-read -r -t 60 _ <&7 || fail "the fake target did not start in namespaces"
+read -r -t "$patience" _ <&7 || fail "the fake target did not start in namespaces"
 target=$(cat "/proc/$outer/task/$outer/children")
 target=${target%% *}
 targets="$targets $target"

@@ -53,13 +53,13 @@ golden_cleanup=stop_target
 # step: the program does its work once.
 step() {
     printf x >&6
-    read -r -t 60 _ <&7 || fail "the program does not go on"
+    read -r -t "$patience" _ <&7 || fail "the program does not go on"
 }
 # More than eight requests in a second would be refused.
 pause() {
     sleep 1.1
 }
-read -r -t 60 _ <&7 || fail "the program did not start"
+read -r -t "$patience" _ <&7 || fail "the program did not start"
 mask "s|$scratch|SCRATCH|g"
 mask "s/\\b$target\\b/PID/g"
 mask "s/$name/holder/g"

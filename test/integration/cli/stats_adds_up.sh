@@ -69,7 +69,7 @@ start_python() {
     # shellcheck disable=SC2086
     start_under_tally PYTHONMALLOC=malloc $settings python3 -c "$2" </dev/null >&7
     started_all="$started_all $started"
-    read -r -t 60 _ <&7 || fail "$1 did not start"
+    read -r -t "$patience" _ <&7 || fail "$1 did not start"
     exec 7>&-
     wait_until_mapped "$started"
 }
@@ -109,12 +109,7 @@ socket=$scratch/redis.sock
 start_under_tally redis-server --port 0 --unixsocket "$socket" --save "" --dir "$scratch" \
     >"$scratch/redis.log" 2>&1 </dev/null
 started_all="$started_all $started"
-tries=0
-until [ -S "$socket" ]; do
-    tries=$((tries + 1))
-    [ $tries -lt 200 ] || fail "redis-server did not start"
-    sleep 0.05
-done
+until_so test -S "$socket"
 redis-benchmark -s "$socket" -q -t set,lpush,hset -n 50000 -r 20000 -d 200 >/dev/null 2>&1
 redis=$started
 
