@@ -32,271 +32,7 @@
 
 TEST_SETUP(require_tally);
 
-/* How a function is called; the letters are its arguments. */
-enum shape {
-    SIZE,            /* void *f(size_t) */
-    SIZE_NOTHROW,    /* void *f(size_t, const nothrow_t &) */
-    COUNT_SIZE,      /* void *f(size_t, size_t) */
-    NULL_SIZE,       /* void *f(void *, size_t) */
-    NULL_COUNT_SIZE, /* void *f(void *, size_t, size_t) */
-    ALIGN_SIZE,      /* void *f(size_t alignment, size_t) */
-    SIZE_ALIGN,      /* void *f(size_t, size_t alignment), and with nothrow_t */
-    OUT_ALIGN_SIZE,  /* int f(void **, size_t, size_t) */
-    FREE_NULL,       /* void f(void *), void f(void *, size_t), void f(void *, size_t, size_t) */
-    USABLE,          /* size_t f(void *) */
-    MALLINFO,
-    MALLINFO2,
-    MALLOPT,
-    TRIM,
-    INFO,
-    STATS,
-    PURGE,           /* size_t f(void) */
-    PURGE_SOME,      /* void f(size_t) */
-    TOTALS,          /* void f(struct tally_totals *) */
-    VERIFY,          /* void f(void) */
-    VERSION,         /* const char *f(void) */
-    LIMITS,          /* void f(size_t, size_t) */
-    ON_SOFT,         /* void f(void (*)(size_t, void *), void *) */
-    SIZE_FLAGS,      /* void *f(size_t, int) */
-    NULL_SIZE_FLAGS, /* void *f(void *, size_t, int) */
-    RESIZE,          /* size_t f(void *, size_t, size_t, int) */
-    SIZE_FOR,        /* size_t f(size_t, int) */
-    CTL,             /* mallctl */
-    CTL_MIB,         /* mallctlnametomib */
-    CTL_BY_MIB,      /* mallctlbymib */
-    PRINT,           /* malloc_stats_print */
-    DONE,            /* int f(size_t), 0 */
-    REFUSED,         /* int f(size_t), EINVAL */
-    NEVER_ARMED,     /* int f(void *, int), ENOENT */
-    HEAP_PROFILER,   /* void f(const char *) */
-    HEAP_PROFILE,    /* char *f(void) */
-    LIVE,            /* int f(const void *), 1 */
-    NOT_OWNED,       /* int f(const void *), 2 */
-    BLOCKS,          /* int f(int *, size_t *, int *) */
-    TEXT,            /* void f(char *, int) */
-    PROPERTY,        /* int f(const char *, size_t *) */
-    SET_PROPERTY,    /* int f(const char *, size_t) */
-    RATE,            /* double f(void) */
-    SET_RATE,        /* void f(double) */
-    INSTANCE,        /* void *f(void) */
-    CPU_STATE,       /* void f(struct ProfilerState *) */
-    CPU_STACK,       /* int f(void **, int, int, const void *) */
-    VARIABLE,        /* a pointer, NULL at first */
-    MAP,             /* void *f(void *, size_t, int, int, int, off_t) */
-    UNMAP,           /* int f(void *, size_t) */
-    REMAP,           /* void *f(void *, size_t, size_t, int, ...) */
-    BREAK,           /* void *f(intptr_t) */
-    MOMENT,          /* unsigned long long f(void), not 0 */
-    LEAK_CHECK,      /* int f(struct tally_leaks *, unsigned long long, const char *) */
-    ROOT,            /* int f(const void *, size_t), 0; or void */
-    NO_ROOT,         /* the same, EINVAL */
-    CHECKER, /* void f(HeapLeakChecker *, const char *), or without the name; its fields are all 0 */
-    NOTHING, /* any f(void *) that does nothing for NULL */
-};
-
-static const struct row {
-    const char *name;
-    enum shape shape;
-} rows[] = {
-    {"malloc", SIZE},
-    {"calloc", COUNT_SIZE},
-    {"realloc", NULL_SIZE},
-    {"reallocarray", NULL_COUNT_SIZE},
-    {"free", FREE_NULL},
-    {"cfree", FREE_NULL},
-    {"free_sized", FREE_NULL},
-    {"free_aligned_sized", FREE_NULL},
-    {"posix_memalign", OUT_ALIGN_SIZE},
-    {"aligned_alloc", ALIGN_SIZE},
-    {"memalign", ALIGN_SIZE},
-    {"valloc", SIZE},
-    {"pvalloc", SIZE},
-    {"malloc_usable_size", USABLE},
-    {"mallinfo", MALLINFO},
-    {"mallinfo2", MALLINFO2},
-    {"mallopt", MALLOPT},
-    {"malloc_trim", TRIM},
-    {"malloc_info", INFO},
-    {"malloc_stats", STATS},
-    {"__libc_malloc", SIZE},
-    {"__libc_calloc", COUNT_SIZE},
-    {"__libc_realloc", NULL_SIZE},
-    {"__libc_free", FREE_NULL},
-    {"__libc_cfree", FREE_NULL},
-    {"__libc_memalign", ALIGN_SIZE},
-    {"__libc_valloc", SIZE},
-    {"__libc_pvalloc", SIZE},
-    {"__libc_mallopt", MALLOPT},
-    {"__libc_mallinfo", MALLINFO},
-    {"__posix_memalign", OUT_ALIGN_SIZE},
-    {"_Znwm", SIZE},
-    {"_Znam", SIZE},
-    {"_ZnwmRKSt9nothrow_t", SIZE_NOTHROW},
-    {"_ZnamRKSt9nothrow_t", SIZE_NOTHROW},
-    {"_ZnwmSt11align_val_t", SIZE_ALIGN},
-    {"_ZnamSt11align_val_t", SIZE_ALIGN},
-    {"_ZnwmSt11align_val_tRKSt9nothrow_t", SIZE_ALIGN},
-    {"_ZnamSt11align_val_tRKSt9nothrow_t", SIZE_ALIGN},
-    {"_ZdlPv", FREE_NULL},
-    {"_ZdaPv", FREE_NULL},
-    {"_ZdlPvm", FREE_NULL},
-    {"_ZdaPvm", FREE_NULL},
-    {"_ZdlPvRKSt9nothrow_t", FREE_NULL},
-    {"_ZdaPvRKSt9nothrow_t", FREE_NULL},
-    {"_ZdlPvSt11align_val_t", FREE_NULL},
-    {"_ZdaPvSt11align_val_t", FREE_NULL},
-    {"_ZdlPvmSt11align_val_t", FREE_NULL},
-    {"_ZdaPvmSt11align_val_t", FREE_NULL},
-    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
-    {"_ZdaPvSt11align_val_tRKSt9nothrow_t", FREE_NULL},
-    {"mallocx", SIZE_FLAGS},
-    {"rallocx", NULL_SIZE_FLAGS},
-    {"xallocx", RESIZE},
-    {"sallocx", USABLE},
-    {"dallocx", FREE_NULL},
-    {"sdallocx", FREE_NULL},
-    {"nallocx", SIZE_FOR},
-    {"mallctl", CTL},
-    {"mallctlnametomib", CTL_MIB},
-    {"mallctlbymib", CTL_BY_MIB},
-    {"malloc_stats_print", PRINT},
-    {"malloc_message", VARIABLE},
-    {"malloc_conf", VARIABLE},
-    {"malloc_conf_2_conf_harder", VARIABLE},
-    {"je_malloc", SIZE},
-    {"je_calloc", COUNT_SIZE},
-    {"je_realloc", NULL_SIZE},
-    {"je_free", FREE_NULL},
-    {"je_free_sized", FREE_NULL},
-    {"je_free_aligned_sized", FREE_NULL},
-    {"je_posix_memalign", OUT_ALIGN_SIZE},
-    {"je_aligned_alloc", ALIGN_SIZE},
-    {"je_memalign", ALIGN_SIZE},
-    {"je_valloc", SIZE},
-    {"je_pvalloc", SIZE},
-    {"je_malloc_usable_size", USABLE},
-    {"je_mallocx", SIZE_FLAGS},
-    {"je_rallocx", NULL_SIZE_FLAGS},
-    {"je_xallocx", RESIZE},
-    {"je_sallocx", USABLE},
-    {"je_dallocx", FREE_NULL},
-    {"je_sdallocx", FREE_NULL},
-    {"je_nallocx", SIZE_FOR},
-    {"je_mallctl", CTL},
-    {"je_mallctlnametomib", CTL_MIB},
-    {"je_mallctlbymib", CTL_BY_MIB},
-    {"je_malloc_stats_print", PRINT},
-    {"je_malloc_message", VARIABLE},
-    {"je_malloc_conf", VARIABLE},
-    {"je_malloc_conf_2_conf_harder", VARIABLE},
-    {"tally_malloc", SIZE},
-    {"tally_calloc", COUNT_SIZE},
-    {"tally_realloc", NULL_SIZE},
-    {"tally_reallocarray", NULL_COUNT_SIZE},
-    {"tally_free", FREE_NULL},
-    {"tally_free_sized", FREE_NULL},
-    {"tally_free_aligned_sized", FREE_NULL},
-    {"tally_posix_memalign", OUT_ALIGN_SIZE},
-    {"tally_aligned_alloc", ALIGN_SIZE},
-    {"tally_memalign", ALIGN_SIZE},
-    {"tally_valloc", SIZE},
-    {"tally_pvalloc", SIZE},
-    {"tally_usable_size", USABLE},
-    {"tally_purge", PURGE},
-    {"tally_totals", TOTALS},
-    {"tally_held", PURGE},
-    {"tally_set_limits", LIMITS},
-    {"tally_on_soft_limit", ON_SOFT},
-    {"tally_verify", VERIFY},
-    {"tally_version", VERSION},
-    {"tally_profile_start", DONE},
-    {"tally_profile_stop", DONE},
-    {"tally_profile_reset", DONE},
-    {"tally_control_start", REFUSED},
-    {"tally_control_stop", DONE},
-    {"tally_profile_dump", NEVER_ARMED},
-    {"tally_profile_dump_fd", NEVER_ARMED},
-    {"tally_profile_dump_peak", NEVER_ARMED},
-    {"IsHeapProfilerRunning", DONE},
-    {"HeapProfilerStart", HEAP_PROFILER},
-    {"HeapProfilerStop", HEAP_PROFILER},
-    {"HeapProfilerDump", HEAP_PROFILER},
-    {"GetHeapProfile", HEAP_PROFILE},
-    {"MallocExtension_VerifyAllMemory", LIVE},
-    {"MallocExtension_VerifyNewMemory", LIVE},
-    {"MallocExtension_VerifyArrayNewMemory", LIVE},
-    {"MallocExtension_VerifyMallocMemory", LIVE},
-    {"MallocExtension_MallocMemoryStats", BLOCKS},
-    {"MallocExtension_GetStats", TEXT},
-    {"MallocExtension_GetNumericProperty", PROPERTY},
-    {"MallocExtension_SetNumericProperty", SET_PROPERTY},
-    {"MallocExtension_MarkThreadIdle", VERIFY},
-    {"MallocExtension_MarkThreadBusy", VERIFY},
-    {"MallocExtension_MarkThreadTemporarilyIdle", VERIFY},
-    {"MallocExtension_ReleaseToSystem", PURGE_SOME},
-    {"MallocExtension_ReleaseFreeMemory", VERIFY},
-    {"MallocExtension_SetMemoryReleaseRate", SET_RATE},
-    {"MallocExtension_GetMemoryReleaseRate", RATE},
-    {"MallocExtension_GetEstimatedAllocatedSize", SIZE_FOR},
-    {"MallocExtension_GetAllocatedSize", USABLE},
-    {"MallocExtension_GetThreadCacheSize", PURGE},
-    {"MallocExtension_GetOwnership", NOT_OWNED},
-    {"_ZN15MallocExtension8instanceEv", INSTANCE},
-    {"_ZN15MallocExtension8RegisterEPS_", FREE_NULL},
-    {"_ZN15MallocExtension10InitializeEv", VERIFY},
-    {"ProfilerStart", HEAP_PROFILER},
-    {"ProfilerStartWithOptions", HEAP_PROFILER},
-    {"ProfilerStop", HEAP_PROFILER},
-    {"ProfilerFlush", HEAP_PROFILER},
-    {"ProfilerEnable", HEAP_PROFILER},
-    {"ProfilerDisable", HEAP_PROFILER},
-    {"ProfilerRegisterThread", HEAP_PROFILER},
-    {"ProfilingIsEnabledForAllThreads", DONE},
-    {"ProfilerGetCurrentState", CPU_STATE},
-    {"ProfilerGetStackTrace", CPU_STACK},
-    {"tally_leak_mark", MOMENT},
-    {"tally_leak_check", LEAK_CHECK},
-    {"tally_leak_disable", VERIFY},
-    {"tally_leak_enable", VERIFY},
-    {"tally_leak_ignore", REFUSED},
-    {"tally_leak_unignore", REFUSED},
-    {"tally_leak_add_root", ROOT},
-    {"tally_leak_remove_root", NO_ROOT},
-    {"__lsan_do_leak_check", VERIFY},
-    {"__lsan_do_recoverable_leak_check", DONE},
-    {"__lsan_disable", VERIFY},
-    {"__lsan_enable", VERIFY},
-    {"__lsan_ignore_object", NOTHING},
-    {"__lsan_register_root_region", ROOT},
-    {"__lsan_unregister_root_region", NOTHING},
-    {"_ZN15HeapLeakChecker8IsActiveEv", NOTHING},
-    {"_ZN15HeapLeakChecker13GlobalCheckerEv", NOTHING},
-    {"_ZN15HeapLeakChecker13NoGlobalLeaksEv", NOTHING},
-    {"_ZN15HeapLeakChecker17CancelGlobalCheckEv", NOTHING},
-    {"_ZN15HeapLeakCheckerC1EPKc", CHECKER},
-    {"_ZN15HeapLeakCheckerC2EPKc", CHECKER},
-    {"_ZN15HeapLeakCheckerD1Ev", CHECKER},
-    {"_ZN15HeapLeakCheckerD2Ev", CHECKER},
-    {"_ZN15HeapLeakChecker9DoNoLeaksENS_15ShouldSymbolizeE", CHECKER},
-    {"_ZNK15HeapLeakChecker11BytesLeakedEv", CHECKER},
-    {"_ZNK15HeapLeakChecker13ObjectsLeakedEv", CHECKER},
-    {"_ZN15HeapLeakChecker14DoIgnoreObjectEPKv", NOTHING},
-    {"_ZN15HeapLeakChecker14UnIgnoreObjectEPKv", NOTHING},
-    {"_ZN15HeapLeakChecker8DisablerC1Ev", NOTHING},
-    {"_ZN15HeapLeakChecker8DisablerC2Ev", NOTHING},
-    {"_ZN15HeapLeakChecker8DisablerD1Ev", NOTHING},
-    {"_ZN15HeapLeakChecker8DisablerD2Ev", NOTHING},
-    {"_ZN11HeapCleanerC1EPFvvE", NOTHING},
-    {"_ZN11HeapCleanerC2EPFvvE", NOTHING},
-    {"_ZN11HeapCleaner15RunHeapCleanupsEv", NOTHING},
-    {"mmap", MAP},
-    {"mmap64", MAP},
-    {"munmap", UNMAP},
-    {"mremap", REMAP},
-    {"sbrk", BREAK},
-};
-
-enum { ROWS = sizeof rows / sizeof *rows, ASKED = 200, ALIGNMENT = 64 };
+enum { ASKED = 200, ALIGNMENT = 64 };
 
 /* One function pointer in every shape that the table knows. */
 union callable {
@@ -480,136 +216,502 @@ static bool good_break(union callable f) {
            f.move_break(-10000) == before + 10000 && f.move_break(0) == before;
 }
 
-/* True when the function did what it promises. */
-static bool call_first(const struct row *row, union callable f) {
-    switch (row->shape) {
-    case SIZE:
-        return good_block(f.size(ASKED), 16);
-    case SIZE_NOTHROW:
-        return good_block(f.size_nothrow(ASKED, "nothrow"), 16);
-    case COUNT_SIZE:
-        return good_block(f.size_size(2, ASKED / 2), 16);
-    case NULL_SIZE:
-        return good_block(f.pointer_size(NULL, ASKED), 16);
-    case NULL_COUNT_SIZE:
-        return good_block(f.pointer_size_size(NULL, 2, ASKED / 2), 16);
-    case ALIGN_SIZE:
-        return good_block(f.size_size(ALIGNMENT, ASKED), ALIGNMENT);
-    case SIZE_ALIGN:
-        return good_block(f.size_align_nothrow(ASKED, ALIGNMENT, "nothrow"), ALIGNMENT);
-    case OUT_ALIGN_SIZE:
-        return good_out_block(f);
-    case FREE_NULL:
-        f.free_three(NULL, 16, 16);
-        return true;
-    case USABLE:
-        return f.usable(NULL) == 0;
-    case MALLINFO:
-        return f.mallinfo().uordblks >= 0;
-    case MALLINFO2:
-        return f.mallinfo2().uordblks < (size_t)1 << 40;
-    case MALLOPT:
-        return f.two_ints(M_ARENA_MAX, 2) == 1;
-    case TRIM:
-        return (unsigned)f.trim(0) <= 1;
-    case INFO:
-        return good_report(f);
-    case STATS:
-    case VERIFY:
-        f.stats();
-        return true;
-    case PURGE:
-        return f.purge() < (size_t)1 << 40;
-    case PURGE_SOME:
-        f.limits(1, 0);
-        return true;
-    case TOTALS:
-        return good_totals(f);
-    case VERSION:
-        return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
-    case DONE:
-        return f.trim(1 << 20) == 0;
-    case REFUSED:
-        return f.trim(1 << 20) == EINVAL;
-    case NEVER_ARMED:
-        return f.pointer_int(NULL, 0) == ENOENT;
-    case HEAP_PROFILER:
-        f.heap_profiler(NULL);
-        return true;
-    case HEAP_PROFILE:
-        return good_profile(f);
-    case LIVE:
-        return f.pointer_int(NULL, 0) == 1;
-    case NOT_OWNED:
-        return f.pointer_int(NULL, 0) == 2;
-    case BLOCKS:
-        return good_blocks(f);
-    case TEXT:
-        return good_text(f);
-    case PROPERTY:
-        return good_property(f);
-    case SET_PROPERTY:
-        return f.set_property("tcmalloc.heap_limit_mb", 0) == 1;
-    case RATE:
-        return f.rate() == 1;
-    case SET_RATE:
-        f.set_rate(2);
-        return true;
-    case INSTANCE:
-        return f.instance() != NULL;
-    case CPU_STATE:
-        return good_state(f);
-    case CPU_STACK:
-        return good_stack(f);
-    case LIMITS:
-        f.limits(0, (size_t)1 << 30);
-        return true;
-    case ON_SOFT:
-        f.on_soft(NULL, NULL);
-        return true;
-    case SIZE_FLAGS:
-        return good_block(f.size_flags(ASKED, 0x40 | 6), ALIGNMENT);
-    case NULL_SIZE_FLAGS:
-        return good_block(f.pointer_size_flags(NULL, ASKED, 0x100), 16);
-    case RESIZE:
-        return good_resize(f);
-    case SIZE_FOR:
-        return f.size_for(ASKED, 0) >= ASKED && f.size_for(ASKED, 0) < 2 * ASKED;
-    case CTL:
-        return good_ctl(f);
-    case CTL_MIB:
-        return good_mib(f);
-    case CTL_BY_MIB:
-        return f.ctl_by_mib(NULL, 0, NULL, NULL, NULL, 0) == ENOENT;
-    case PRINT:
-        return good_print(f);
-    case MAP:
-        return good_map(f);
-    case UNMAP:
-        return good_unmap(f);
-    case REMAP:
-        return good_remap(f);
-    case BREAK:
-        return good_break(f);
-    case MOMENT:
-        return f.moment() != 0;
-    case LEAK_CHECK:
-        return good_leak_check(f);
-    case ROOT:
-        return f.root(&region, sizeof region) != EINVAL;
-    case NO_ROOT:
-        return f.root(&region, sizeof region) == EINVAL;
-    case CHECKER:
-        f.checker(checker_fields, "first");
-        return true;
-    case NOTHING:
-        f.nothing(NULL);
-        return true;
-    case VARIABLE:
-        return *(void **)f.symbol == NULL;
-    }
-    return false;
+/* ---------------------------------------------------------------- ways to call */
+
+/* What each function is called with first; true when it did what it promises. */
+
+/* void *f(size_t) */
+static bool as_size(union callable f) {
+    return good_block(f.size(ASKED), 16);
 }
+
+/* void *f(size_t, const nothrow_t &) */
+static bool as_size_nothrow(union callable f) {
+    return good_block(f.size_nothrow(ASKED, "nothrow"), 16);
+}
+
+/* void *f(size_t, size_t) */
+static bool as_count_size(union callable f) {
+    return good_block(f.size_size(2, ASKED / 2), 16);
+}
+
+/* void *f(void *, size_t) */
+static bool as_null_size(union callable f) {
+    return good_block(f.pointer_size(NULL, ASKED), 16);
+}
+
+/* void *f(void *, size_t, size_t) */
+static bool as_null_count_size(union callable f) {
+    return good_block(f.pointer_size_size(NULL, 2, ASKED / 2), 16);
+}
+
+/* void *f(size_t alignment, size_t) */
+static bool as_align_size(union callable f) {
+    return good_block(f.size_size(ALIGNMENT, ASKED), ALIGNMENT);
+}
+
+/* void *f(size_t, size_t alignment), and with nothrow_t */
+static bool as_size_align(union callable f) {
+    return good_block(f.size_align_nothrow(ASKED, ALIGNMENT, "nothrow"), ALIGNMENT);
+}
+
+/* int f(void **, size_t, size_t) */
+static bool as_out_align_size(union callable f) {
+    return good_out_block(f);
+}
+
+/* void f(void *), void f(void *, size_t), void f(void *, size_t, size_t) */
+static bool as_free_null(union callable f) {
+    f.free_three(NULL, 16, 16);
+    return true;
+}
+
+/* size_t f(void *) */
+static bool as_usable(union callable f) {
+    return f.usable(NULL) == 0;
+}
+
+static bool as_mallinfo(union callable f) {
+    return f.mallinfo().uordblks >= 0;
+}
+
+static bool as_mallopt(union callable f) {
+    return f.two_ints(M_ARENA_MAX, 2) == 1;
+}
+
+static bool as_info(union callable f) {
+    return good_report(f);
+}
+
+static bool as_mallinfo2(union callable f) {
+    return f.mallinfo2().uordblks < (size_t)1 << 40;
+}
+
+static bool as_trim(union callable f) {
+    return (unsigned)f.trim(0) <= 1;
+}
+
+/* void f(void) */
+static bool as_stats(union callable f) {
+    f.stats();
+    return true;
+}
+
+/* size_t f(void) */
+static bool as_purge(union callable f) {
+    return f.purge() < (size_t)1 << 40;
+}
+
+/* void f(size_t) */
+static bool as_purge_some(union callable f) {
+    f.limits(1, 0);
+    return true;
+}
+
+/* void f(struct tally_totals *) */
+static bool as_totals(union callable f) {
+    return good_totals(f);
+}
+
+/* const char *f(void) */
+static bool as_version(union callable f) {
+    return f.version() != NULL && strcmp(f.version(), TALLY_VERSION) == 0;
+}
+
+/* void f(size_t, size_t) */
+static bool as_limits(union callable f) {
+    f.limits(0, (size_t)1 << 30);
+    return true;
+}
+
+/* void f(void (*)(size_t, void *), void *) */
+static bool as_on_soft(union callable f) {
+    f.on_soft(NULL, NULL);
+    return true;
+}
+
+/* void *f(size_t, int) */
+static bool as_size_flags(union callable f) {
+    return good_block(f.size_flags(ASKED, 0x40 | 6), ALIGNMENT);
+}
+
+/* void *f(void *, size_t, int) */
+static bool as_null_size_flags(union callable f) {
+    return good_block(f.pointer_size_flags(NULL, ASKED, 0x100), 16);
+}
+
+/* size_t f(void *, size_t, size_t, int) */
+static bool as_resize(union callable f) {
+    return good_resize(f);
+}
+
+/* size_t f(size_t, int) */
+static bool as_size_for(union callable f) {
+    return f.size_for(ASKED, 0) >= ASKED && f.size_for(ASKED, 0) < 2 * ASKED;
+}
+
+/* mallctl */
+static bool as_ctl(union callable f) {
+    return good_ctl(f);
+}
+
+/* mallctlnametomib */
+static bool as_ctl_mib(union callable f) {
+    return good_mib(f);
+}
+
+/* mallctlbymib */
+static bool as_ctl_by_mib(union callable f) {
+    return f.ctl_by_mib(NULL, 0, NULL, NULL, NULL, 0) == ENOENT;
+}
+
+/* malloc_stats_print */
+static bool as_print(union callable f) {
+    return good_print(f);
+}
+
+/* int f(size_t), 0 */
+static bool as_done(union callable f) {
+    return f.trim(1 << 20) == 0;
+}
+
+/* int f(size_t), EINVAL */
+static bool as_refused(union callable f) {
+    return f.trim(1 << 20) == EINVAL;
+}
+
+/* int f(void *, int), ENOENT */
+static bool as_never_armed(union callable f) {
+    return f.pointer_int(NULL, 0) == ENOENT;
+}
+
+/* void f(const char *) */
+static bool as_heap_profiler(union callable f) {
+    f.heap_profiler(NULL);
+    return true;
+}
+
+/* char *f(void) */
+static bool as_heap_profile(union callable f) {
+    return good_profile(f);
+}
+
+/* int f(const void *), 1 */
+static bool as_live(union callable f) {
+    return f.pointer_int(NULL, 0) == 1;
+}
+
+/* int f(const void *), 2 */
+static bool as_not_owned(union callable f) {
+    return f.pointer_int(NULL, 0) == 2;
+}
+
+/* int f(int *, size_t *, int *) */
+static bool as_blocks(union callable f) {
+    return good_blocks(f);
+}
+
+/* void f(char *, int) */
+static bool as_text(union callable f) {
+    return good_text(f);
+}
+
+/* int f(const char *, size_t *) */
+static bool as_property(union callable f) {
+    return good_property(f);
+}
+
+/* int f(const char *, size_t) */
+static bool as_set_property(union callable f) {
+    return f.set_property("tcmalloc.heap_limit_mb", 0) == 1;
+}
+
+/* double f(void) */
+static bool as_rate(union callable f) {
+    return f.rate() == 1;
+}
+
+/* void f(double) */
+static bool as_set_rate(union callable f) {
+    f.set_rate(2);
+    return true;
+}
+
+/* void *f(void) */
+static bool as_instance(union callable f) {
+    return f.instance() != NULL;
+}
+
+/* void f(struct ProfilerState *) */
+static bool as_cpu_state(union callable f) {
+    return good_state(f);
+}
+
+/* int f(void **, int, int, const void *) */
+static bool as_cpu_stack(union callable f) {
+    return good_stack(f);
+}
+
+/* a pointer, NULL at first */
+static bool as_variable(union callable f) {
+    return *(void **)f.symbol == NULL;
+}
+
+/* void *f(void *, size_t, int, int, int, off_t) */
+static bool as_map(union callable f) {
+    return good_map(f);
+}
+
+/* int f(void *, size_t) */
+static bool as_unmap(union callable f) {
+    return good_unmap(f);
+}
+
+/* void *f(void *, size_t, size_t, int, ...) */
+static bool as_remap(union callable f) {
+    return good_remap(f);
+}
+
+/* void *f(intptr_t) */
+static bool as_break(union callable f) {
+    return good_break(f);
+}
+
+/* unsigned long long f(void), not 0 */
+static bool as_moment(union callable f) {
+    return f.moment() != 0;
+}
+
+/* int f(struct tally_leaks *, unsigned long long, const char *) */
+static bool as_leak_check(union callable f) {
+    return good_leak_check(f);
+}
+
+/* int f(const void *, size_t), 0; or void */
+static bool as_root(union callable f) {
+    return f.root(&region, sizeof region) != EINVAL;
+}
+
+/* the same, EINVAL */
+static bool as_no_root(union callable f) {
+    return f.root(&region, sizeof region) == EINVAL;
+}
+
+/* void f(HeapLeakChecker *, const char *), or without the name; its fields are all 0 */
+static bool as_checker(union callable f) {
+    f.checker(checker_fields, "first");
+    return true;
+}
+
+/* any f(void *) that does nothing for NULL */
+static bool as_nothing(union callable f) {
+    f.nothing(NULL);
+    return true;
+}
+
+static const struct row {
+    const char *name;
+    bool (*call)(union callable f); /* true: the answer is right */
+} rows[] = {
+    {"malloc", as_size},
+    {"calloc", as_count_size},
+    {"realloc", as_null_size},
+    {"reallocarray", as_null_count_size},
+    {"free", as_free_null},
+    {"cfree", as_free_null},
+    {"free_sized", as_free_null},
+    {"free_aligned_sized", as_free_null},
+    {"posix_memalign", as_out_align_size},
+    {"aligned_alloc", as_align_size},
+    {"memalign", as_align_size},
+    {"valloc", as_size},
+    {"pvalloc", as_size},
+    {"malloc_usable_size", as_usable},
+    {"mallinfo", as_mallinfo},
+    {"mallinfo2", as_mallinfo2},
+    {"mallopt", as_mallopt},
+    {"malloc_trim", as_trim},
+    {"malloc_info", as_info},
+    {"malloc_stats", as_stats},
+    {"__libc_malloc", as_size},
+    {"__libc_calloc", as_count_size},
+    {"__libc_realloc", as_null_size},
+    {"__libc_free", as_free_null},
+    {"__libc_cfree", as_free_null},
+    {"__libc_memalign", as_align_size},
+    {"__libc_valloc", as_size},
+    {"__libc_pvalloc", as_size},
+    {"__libc_mallopt", as_mallopt},
+    {"__libc_mallinfo", as_mallinfo},
+    {"__posix_memalign", as_out_align_size},
+    {"_Znwm", as_size},
+    {"_Znam", as_size},
+    {"_ZnwmRKSt9nothrow_t", as_size_nothrow},
+    {"_ZnamRKSt9nothrow_t", as_size_nothrow},
+    {"_ZnwmSt11align_val_t", as_size_align},
+    {"_ZnamSt11align_val_t", as_size_align},
+    {"_ZnwmSt11align_val_tRKSt9nothrow_t", as_size_align},
+    {"_ZnamSt11align_val_tRKSt9nothrow_t", as_size_align},
+    {"_ZdlPv", as_free_null},
+    {"_ZdaPv", as_free_null},
+    {"_ZdlPvm", as_free_null},
+    {"_ZdaPvm", as_free_null},
+    {"_ZdlPvRKSt9nothrow_t", as_free_null},
+    {"_ZdaPvRKSt9nothrow_t", as_free_null},
+    {"_ZdlPvSt11align_val_t", as_free_null},
+    {"_ZdaPvSt11align_val_t", as_free_null},
+    {"_ZdlPvmSt11align_val_t", as_free_null},
+    {"_ZdaPvmSt11align_val_t", as_free_null},
+    {"_ZdlPvSt11align_val_tRKSt9nothrow_t", as_free_null},
+    {"_ZdaPvSt11align_val_tRKSt9nothrow_t", as_free_null},
+    {"mallocx", as_size_flags},
+    {"rallocx", as_null_size_flags},
+    {"xallocx", as_resize},
+    {"sallocx", as_usable},
+    {"dallocx", as_free_null},
+    {"sdallocx", as_free_null},
+    {"nallocx", as_size_for},
+    {"mallctl", as_ctl},
+    {"mallctlnametomib", as_ctl_mib},
+    {"mallctlbymib", as_ctl_by_mib},
+    {"malloc_stats_print", as_print},
+    {"malloc_message", as_variable},
+    {"malloc_conf", as_variable},
+    {"malloc_conf_2_conf_harder", as_variable},
+    {"je_malloc", as_size},
+    {"je_calloc", as_count_size},
+    {"je_realloc", as_null_size},
+    {"je_free", as_free_null},
+    {"je_free_sized", as_free_null},
+    {"je_free_aligned_sized", as_free_null},
+    {"je_posix_memalign", as_out_align_size},
+    {"je_aligned_alloc", as_align_size},
+    {"je_memalign", as_align_size},
+    {"je_valloc", as_size},
+    {"je_pvalloc", as_size},
+    {"je_malloc_usable_size", as_usable},
+    {"je_mallocx", as_size_flags},
+    {"je_rallocx", as_null_size_flags},
+    {"je_xallocx", as_resize},
+    {"je_sallocx", as_usable},
+    {"je_dallocx", as_free_null},
+    {"je_sdallocx", as_free_null},
+    {"je_nallocx", as_size_for},
+    {"je_mallctl", as_ctl},
+    {"je_mallctlnametomib", as_ctl_mib},
+    {"je_mallctlbymib", as_ctl_by_mib},
+    {"je_malloc_stats_print", as_print},
+    {"je_malloc_message", as_variable},
+    {"je_malloc_conf", as_variable},
+    {"je_malloc_conf_2_conf_harder", as_variable},
+    {"tally_malloc", as_size},
+    {"tally_calloc", as_count_size},
+    {"tally_realloc", as_null_size},
+    {"tally_reallocarray", as_null_count_size},
+    {"tally_free", as_free_null},
+    {"tally_free_sized", as_free_null},
+    {"tally_free_aligned_sized", as_free_null},
+    {"tally_posix_memalign", as_out_align_size},
+    {"tally_aligned_alloc", as_align_size},
+    {"tally_memalign", as_align_size},
+    {"tally_valloc", as_size},
+    {"tally_pvalloc", as_size},
+    {"tally_usable_size", as_usable},
+    {"tally_purge", as_purge},
+    {"tally_totals", as_totals},
+    {"tally_held", as_purge},
+    {"tally_set_limits", as_limits},
+    {"tally_on_soft_limit", as_on_soft},
+    {"tally_verify", as_stats},
+    {"tally_version", as_version},
+    {"tally_profile_start", as_done},
+    {"tally_profile_stop", as_done},
+    {"tally_profile_reset", as_done},
+    {"tally_control_start", as_refused},
+    {"tally_control_stop", as_done},
+    {"tally_profile_dump", as_never_armed},
+    {"tally_profile_dump_fd", as_never_armed},
+    {"tally_profile_dump_peak", as_never_armed},
+    {"IsHeapProfilerRunning", as_done},
+    {"HeapProfilerStart", as_heap_profiler},
+    {"HeapProfilerStop", as_heap_profiler},
+    {"HeapProfilerDump", as_heap_profiler},
+    {"GetHeapProfile", as_heap_profile},
+    {"MallocExtension_VerifyAllMemory", as_live},
+    {"MallocExtension_VerifyNewMemory", as_live},
+    {"MallocExtension_VerifyArrayNewMemory", as_live},
+    {"MallocExtension_VerifyMallocMemory", as_live},
+    {"MallocExtension_MallocMemoryStats", as_blocks},
+    {"MallocExtension_GetStats", as_text},
+    {"MallocExtension_GetNumericProperty", as_property},
+    {"MallocExtension_SetNumericProperty", as_set_property},
+    {"MallocExtension_MarkThreadIdle", as_stats},
+    {"MallocExtension_MarkThreadBusy", as_stats},
+    {"MallocExtension_MarkThreadTemporarilyIdle", as_stats},
+    {"MallocExtension_ReleaseToSystem", as_purge_some},
+    {"MallocExtension_ReleaseFreeMemory", as_stats},
+    {"MallocExtension_SetMemoryReleaseRate", as_set_rate},
+    {"MallocExtension_GetMemoryReleaseRate", as_rate},
+    {"MallocExtension_GetEstimatedAllocatedSize", as_size_for},
+    {"MallocExtension_GetAllocatedSize", as_usable},
+    {"MallocExtension_GetThreadCacheSize", as_purge},
+    {"MallocExtension_GetOwnership", as_not_owned},
+    {"_ZN15MallocExtension8instanceEv", as_instance},
+    {"_ZN15MallocExtension8RegisterEPS_", as_free_null},
+    {"_ZN15MallocExtension10InitializeEv", as_stats},
+    {"ProfilerStart", as_heap_profiler},
+    {"ProfilerStartWithOptions", as_heap_profiler},
+    {"ProfilerStop", as_heap_profiler},
+    {"ProfilerFlush", as_heap_profiler},
+    {"ProfilerEnable", as_heap_profiler},
+    {"ProfilerDisable", as_heap_profiler},
+    {"ProfilerRegisterThread", as_heap_profiler},
+    {"ProfilingIsEnabledForAllThreads", as_done},
+    {"ProfilerGetCurrentState", as_cpu_state},
+    {"ProfilerGetStackTrace", as_cpu_stack},
+    {"tally_leak_mark", as_moment},
+    {"tally_leak_check", as_leak_check},
+    {"tally_leak_disable", as_stats},
+    {"tally_leak_enable", as_stats},
+    {"tally_leak_ignore", as_refused},
+    {"tally_leak_unignore", as_refused},
+    {"tally_leak_add_root", as_root},
+    {"tally_leak_remove_root", as_no_root},
+    {"__lsan_do_leak_check", as_stats},
+    {"__lsan_do_recoverable_leak_check", as_done},
+    {"__lsan_disable", as_stats},
+    {"__lsan_enable", as_stats},
+    {"__lsan_ignore_object", as_nothing},
+    {"__lsan_register_root_region", as_root},
+    {"__lsan_unregister_root_region", as_nothing},
+    {"_ZN15HeapLeakChecker8IsActiveEv", as_nothing},
+    {"_ZN15HeapLeakChecker13GlobalCheckerEv", as_nothing},
+    {"_ZN15HeapLeakChecker13NoGlobalLeaksEv", as_nothing},
+    {"_ZN15HeapLeakChecker17CancelGlobalCheckEv", as_nothing},
+    {"_ZN15HeapLeakCheckerC1EPKc", as_checker},
+    {"_ZN15HeapLeakCheckerC2EPKc", as_checker},
+    {"_ZN15HeapLeakCheckerD1Ev", as_checker},
+    {"_ZN15HeapLeakCheckerD2Ev", as_checker},
+    {"_ZN15HeapLeakChecker9DoNoLeaksENS_15ShouldSymbolizeE", as_checker},
+    {"_ZNK15HeapLeakChecker11BytesLeakedEv", as_checker},
+    {"_ZNK15HeapLeakChecker13ObjectsLeakedEv", as_checker},
+    {"_ZN15HeapLeakChecker14DoIgnoreObjectEPKv", as_nothing},
+    {"_ZN15HeapLeakChecker14UnIgnoreObjectEPKv", as_nothing},
+    {"_ZN15HeapLeakChecker8DisablerC1Ev", as_nothing},
+    {"_ZN15HeapLeakChecker8DisablerC2Ev", as_nothing},
+    {"_ZN15HeapLeakChecker8DisablerD1Ev", as_nothing},
+    {"_ZN15HeapLeakChecker8DisablerD2Ev", as_nothing},
+    {"_ZN11HeapCleanerC1EPFvvE", as_nothing},
+    {"_ZN11HeapCleanerC2EPFvvE", as_nothing},
+    {"_ZN11HeapCleaner15RunHeapCleanupsEv", as_nothing},
+    {"mmap", as_map},
+    {"mmap64", as_map},
+    {"munmap", as_unmap},
+    {"mremap", as_remap},
+    {"sbrk", as_break},
+};
+
+enum { ROWS = sizeof rows / sizeof *rows };
 
 /* What follows must work whatever came first. */
 static bool heap_works(void) {
@@ -635,7 +737,7 @@ static enum verdict try_row(const struct row *row) {
     if (f.symbol == NULL) {
         return NOT_DEFINED;
     }
-    return call_first(row, f) && heap_works() ? GOOD : BROKEN;
+    return row->call(f) && heap_works() ? GOOD : BROKEN;
 }
 
 /* Runs before every constructor. With the argument --first NAME the process makes that call and
