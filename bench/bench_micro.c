@@ -28,6 +28,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include "list.h"
+
 enum { SMALLEST = 8, LARGEST = 1000, TOUCH_BYTES = 4096 };
 
 static uint64_t seed = 0x9E3779B97F4A7C15u; /* argument seed=N chooses another sequence */
@@ -598,37 +600,6 @@ static void run_idle(void) {
     struct memory after = read_memory();
     say(1, "pattern=idle threads=%zu peak_kib=%zu rss_kib=%zu anon_kib=%zu after_rss_kib=%zu\n",
         threads, asleep.peak_kib, asleep.rss_kib, asleep.anon_kib, after.rss_kib);
-}
-
-/* Objects are chained through their first word, so that the harness needs no array of pointers. */
-struct link {
-    struct link *next;
-};
-
-static struct link *build_list(size_t count, size_t size) {
-    struct link *list = NULL;
-    for (size_t i = 0; i < count; i++) {
-        struct link *made = malloc(size);
-        made->next = list;
-        list = made;
-    }
-    return list;
-}
-
-/* Free every object of the list but each `keep_each`-th; 0 keeps none.  Returns the kept ones. */
-static struct link *thin_list(struct link *list, size_t keep_each) {
-    struct link *kept = NULL;
-    for (size_t i = 1; list != NULL; i++) {
-        struct link *next = list->next;
-        if (keep_each != 0 && i % keep_each == 0) {
-            list->next = kept;
-            kept = list;
-        } else {
-            free(list);
-        }
-        list = next;
-    }
-    return kept;
 }
 
 static void phase_round(void *context) {

@@ -250,7 +250,7 @@ TEST(a_forked_child_that_is_quiet_has_no_handler_of_signals) {
 /* ---------------------------------------------------------------- S-04 */
 
 /* Another user with the right to pass all modes of files, so that only the socket can refuse. */
-static int ask_as_nobody(const char *path) {
+static int ask_as_nobody(void) {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[2] = {{0}};
     data[0].effective = data[0].permitted = 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH;
@@ -258,23 +258,31 @@ static int ask_as_nobody(const char *path) {
         syscall(SYS_capset, &head, data) != 0) {
         return NO_NAMESPACES;
     }
-    int fd = connect_below("", path);
+    int fd = connect_below("", found.page.socket_path);
     return fd >= 0 && strncmp(receive(fd), "tally1 ", 7) == 0 ? 0 : 1;
 }
 
-TEST(s04_another_user_who_gets_to_the_socket_is_refused_by_it) {
+/* The target runs, and its page is found; how `work` ends in a child, and who that was. */
+static int run_beside_target(int (*work)(void), pid_t *pid) {
     if (geteuid() != 0) {
         skip("only root can become another user");
     }
     start("control:write");
     check_eq(look(target.pid), 1);
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(ask_as_nobody(found.page.socket_path));
+    *pid = fork();
+    if (*pid == 0) {
+        _exit(work());
     }
-    check_eq(waitpid(pid, &status, 0), pid);
-    if (WEXITSTATUS(status) == NO_NAMESPACES) {
+    int status = -1;
+    check_eq(waitpid(*pid, &status, 0), *pid);
+    check(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(s04_another_user_who_gets_to_the_socket_is_refused_by_it) {
+    pid_t pid;
+    int status = run_beside_target(ask_as_nobody, &pid);
+    if (status == NO_NAMESPACES) {
         skip("capabilities cannot be kept here");
     }
     check_eq(status, 0);
@@ -285,24 +293,18 @@ TEST(s04_another_user_who_gets_to_the_socket_is_refused_by_it) {
     check_eq(end_target(), 0);
 }
 
+static int look_as_nobody(void) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)target.pid);
+    bool refused = setresuid(NOBODY, NOBODY, NOBODY) == 0 &&
+                   connect_below("", found.page.socket_path) < 0 && errno == EACCES &&
+                   opendir(path) == NULL && errno == EACCES;
+    return refused ? 0 : 1;
+}
+
 TEST(s04_another_user_cannot_even_get_there) {
-    if (geteuid() != 0) {
-        skip("only root can become another user");
-    }
-    start("control:write");
-    check_eq(look(target.pid), 1);
-    int status = -1;
-    pid_t pid = fork();
-    if (pid == 0) {
-        char path[64];
-        snprintf(path, sizeof path, "/proc/%d/fd", (int)target.pid);
-        bool refused = setresuid(NOBODY, NOBODY, NOBODY) == 0 &&
-                       connect_below("", found.page.socket_path) < 0 && errno == EACCES &&
-                       opendir(path) == NULL && errno == EACCES;
-        _exit(refused ? 0 : 1);
-    }
-    check_eq(waitpid(pid, &status, 0), pid);
-    check_eq(status, 0);
+    pid_t pid;
+    check_eq(run_beside_target(look_as_nobody, &pid), 0);
     check_eq(end_target(), 0);
 }
 

@@ -17,6 +17,7 @@
 
 #include "watch.h"
 
+#include "list.h"
 #include "random.h"
 
 TEST_SETUP(require_tally);
@@ -238,50 +239,19 @@ TEST(saw_tooth_does_not_give_back_what_it_needs_again) {
 
 /* ---------------------------------------------------------------- a change of phase */
 
-struct link {
-    struct link *next;
-};
-
-static struct link *build(size_t count, size_t size) {
-    struct link *list = NULL;
-    for (size_t i = 0; i < count; i++) {
-        struct link *link = malloc(size);
-        check(link != NULL);
-        link->next = list;
-        list = link;
-    }
-    return list;
-}
-
-/* Frees all but each `keep`-th, or all; those that stay. */
-static struct link *thin(struct link *list, size_t keep) {
-    struct link *kept = NULL;
-    for (size_t i = 1; list != NULL; i++) {
-        struct link *next = list->next;
-        if (keep != 0 && i % keep == 0) {
-            list->next = kept;
-            kept = list;
-        } else {
-            free(list);
-        }
-        list = next;
-    }
-    return kept;
-}
-
 static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
 TEST(space_of_small_objects_serves_larger_ones_and_goes_back_in_the_end) {
     enum { BYTES = 60000000 };
-    struct link *first = build(BYTES / 64, 64);
+    struct link *first = build_list(BYTES / 64, 64);
     size_t peak = test_anonymous_bytes();
-    first = thin(first, 64);
-    struct link *second = build(BYTES / 400, 400);
+    first = thin_list(first, 64);
+    struct link *second = build_list(BYTES / 400, 400);
     peak = larger(peak, test_anonymous_bytes());
-    thin(first, 0);
-    thin(second, 0);
+    thin_list(first, 0);
+    thin_list(second, 0);
     say_mib("peak", peak, "", -1);
     say_mib("end", test_anonymous_bytes(), "", -1);
     check(peak <= 125 * MIB);

@@ -7,6 +7,8 @@
 
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
+# shellcheck source=test/interop/go.sh
+. "$here/test/interop/go.sh"
 
 compiler=${CC:-cc}
 command -v "$compiler" >/dev/null || skip "there is no C compiler"
@@ -52,7 +54,7 @@ read_everywhere() { # PB PROF
     reader="tally report $2"
     as_tally report -n 0 --metric=samples "$2"
     shares_are 4 5
-    if command -v go >/dev/null && under_libc go tool pprof -help 2>&1 | grep -q sample_index; then
+    if has_go_pprof; then
         reader="go tool pprof $1"
         under_libc GOPATH="$scratch/go" go tool pprof -top -nodefraction=0 "$program" "$1" \
             >"$scratch/printed" 2>"$scratch/errors" || fail "$reader: $(cat "$scratch/errors")"

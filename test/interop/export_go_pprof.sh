@@ -5,19 +5,10 @@
 
 # shellcheck source=test/interop/exported.sh
 . "$(dirname -- "$0")/exported.sh"
+# shellcheck source=test/interop/go.sh
+. "$here/test/interop/go.sh"
 
-need go
-under_libc go tool pprof -help >"$scratch/help" 2>&1
-grep -q sample_index "$scratch/help" || skip "this go has no pprof"
-
-pprof() {
-    under_libc GOPATH="$scratch/go" go tool pprof -unit=B "$@" >"$scratch/printed" \
-        2>"$scratch/errors" || fail "pprof $*: status $?: $(cat "$scratch/errors")"
-}
-
-shows() {
-    grep -qF -- "$1" "$scratch/printed" || fail "'$1' is missing in: $(cat "$scratch/printed")"
-}
+need_go_pprof
 
 # go_total NUMBER [UNIT]
 go_total() {

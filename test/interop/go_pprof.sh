@@ -9,21 +9,10 @@
 
 # shellcheck source=test/interop/sites.sh
 . "$here/test/interop/sites.sh"
+# shellcheck source=test/interop/go.sh
+. "$here/test/interop/go.sh"
 
-need go
-under_libc go tool pprof -help >"$scratch/help" 2>&1
-grep -q sample_index "$scratch/help" || skip "this go has no pprof"
-
-# pprof ARGUMENT ...: what it prints, numbers with B behind them, be they bytes or objects.
-pprof() {
-    under_libc GOPATH="$scratch/go" go tool pprof -unit=B "$@" >"$scratch/printed" \
-        2>"$scratch/errors" || fail "pprof $*: status $?: $(cat "$scratch/errors")"
-}
-
-# shows TEXT: a line of what was printed has it.
-shows() {
-    grep -qF -- "$1" "$scratch/printed" || fail "'$1' is missing in: $(cat "$scratch/printed")"
-}
+need_go_pprof
 
 # go_row "FLAT CUMULATIVE" NAME: fails unless these are the numbers of a function.
 go_row() {

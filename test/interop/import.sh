@@ -9,13 +9,15 @@
 
 # shellcheck source=test/interop/profiles.sh
 . "$(dirname -- "$0")/profiles.sh"
+# shellcheck source=test/interop/go.sh
+. "$here/test/interop/go.sh"
 
 tally=$build/tally
 [ -x "$tally" ] || skip "the command was not built"
 need python3
 perl=$(command -v perl) || skip "there is no perl"
 has_pprof=no
-if command -v go >/dev/null && under_libc go tool pprof -help 2>&1 | grep -q sample_index; then
+if has_go_pprof; then
     has_pprof=yes
 else
     echo "not compared: there is no pprof of go"

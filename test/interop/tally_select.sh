@@ -6,11 +6,11 @@
 
 # shellcheck source=test/lib/under_tally.sh
 . "$(dirname -- "$0")/../lib/under_tally.sh"
+# shellcheck source=test/interop/go.sh
+. "$here/test/interop/go.sh"
 
-need go
+need_go_pprof
 need python3
-under_libc go tool pprof -help >"$scratch/help" 2>&1
-grep -q sample_index "$scratch/help" || skip "this go has no pprof"
 [ -x "$build/tally" ] || fail "$build/tally does not exist: build it"
 
 # Stacks of one-letter functions with recursion and labels, from a fixed seed.  make_random FILE JOINTS: the

@@ -8,23 +8,9 @@
 # shellcheck source=test/lib/golden.sh
 . "$(dirname -- "$0")/../../lib/golden.sh"
 
-compiler=${CC:-cc}
-name=fake-$$
-$compiler "-I$here/src" -o "$scratch/$name" "$here/test/integration/cli/program_fake_target.c" \
-    "$here/src/contract/wire.c" || fail "cannot compile the fake target"
+# shellcheck source=test/integration/cli/fake_targets.sh
+. "$here/test/integration/cli/fake_targets.sh"
 mkdir -m 700 "$scratch/run"
-targets=
-stop_targets() {
-    # shellcheck disable=SC2086
-    [ -z "$targets" ] || kill -KILL $targets 2>/dev/null
-    wait 2>/dev/null
-}
-golden_cleanup=stop_targets
-
-# Ids are masked in the output, so they must not be numbers that stand there for something else.
-until [ "$(sh -c 'echo $$')" -gt 1000 ]; do
-    :
-done
 
 # start NAME WORD...: a target; its id is in $target.
 start() {

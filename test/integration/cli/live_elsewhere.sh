@@ -12,22 +12,11 @@ need unshare
 need setpriv
 unshare --mount --pid --fork true 2>/dev/null || skip "namespaces cannot be made here"
 
-name=fake-$$
-${CC:-cc} "-I$here/src" -o "$scratch/$name" "$here/test/integration/cli/program_fake_target.c" \
-    "$here/src/contract/wire.c" || fail "cannot compile the fake target"
+# shellcheck source=test/integration/cli/fake_targets.sh
+. "$here/test/integration/cli/fake_targets.sh"
 chmod 755 "$scratch" "$scratch/$name" "$work"
 cp "$build/tally" "$scratch/tally" && chmod 755 "$scratch/tally"
 mkdir "$scratch/run"
-targets=
-stop_targets() {
-    # shellcheck disable=SC2086
-    [ -z "$targets" ] || kill -KILL $targets 2>/dev/null
-    wait 2>/dev/null
-}
-golden_cleanup=stop_targets
-until [ "$(sh -c 'echo $$')" -gt 1000 ]; do
-    :
-done
 mask "s|$scratch|SCRATCH|g"
 mask "s/$name/fake/g"
 mkfifo "$scratch/ready"
