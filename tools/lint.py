@@ -37,6 +37,7 @@ SKIPPED_FOLDERS = re.compile(r"(\./)?(\.git|build|build-[^/]*)$|.*(__pycache__|n
 # Names that a stranger expects in several folders.
 REPEATED_NAMES = ("README.md", "CMakeLists.txt")
 FILE_LINES, FILE_LINES_FAR = 600, 900
+TEST_LINES, TEST_FUNCTION_LINES = 900, 100
 FUNCTION_LINES, PARAMETERS, HEADERS_REACHED, IFS_PER_1000 = 70, 5, 15, 5
 HEADER_SHARE, ASSERTS_PER_1000, CMAKE_LINES, README_LINES = 15, 30, 250, 150
 
@@ -280,7 +281,9 @@ LISTS = (
 )
 # What tests use and are not: sourced scripts, programs that a script compiles, and what drives the
 # models and the fuzz targets.
-NO_TESTS = re.compile(r"test/lib/|test/build/flavour\.sh$|test/interop/(profiles|sites|exported)\.sh$|test/(\w+/)+program_\w+\.cc?$"
+NO_TESTS = re.compile(r"test/lib/|test/(\w+/)+program_\w+\.cc?$|test/build/flavour\.sh$"
+                      r"|test/interop/(profiles|sites|exported|go)\.sh$"
+                      r"|test/integration/(cli/fake_targets\.sh|control_target\.c)$"
                       r"|test/model/explore\.c$|test/fuzz/replay\.c$")
 
 
@@ -314,8 +317,15 @@ def check_listed(sources):
             yield path, 1, "no list in a CMakeLists.txt names this file"
 
 
+def check_test_lines(source, _):
+    """Of a long test nobody knows what is in it; what its parts share is a header beside them."""
+    if source.path.startswith("test/") and source.ext in SOURCES and len(source.lines) > TEST_LINES:
+        yield source.path, TEST_LINES, (f"{len(source.lines)} lines, of {TEST_LINES} at most:"
+                                        " split it by what is tested")
+
+
 RULES = (check_layers, check_kernel, check_include_order, check_cycles, check_licence,
-         check_words, check_guards)
+         check_words, check_guards, check_test_lines)
 
 
 # Guides.
@@ -388,6 +398,12 @@ def measure(sources):
         reached = len(reach(source, sources)) if source.ext == ".c" else 0
         if reached > HEADERS_REACHED:
             yield True, f"{source.path}: reaches {reached} headers (guide {HEADERS_REACHED})"
+    for source in sources.values():
+        if source.path.startswith("test/") and source.is_c:
+            for name, line, length, _ in functions(source):
+                if length > TEST_FUNCTION_LINES:
+                    yield True, (f"{source.path}:{line}: {name} has {length} lines"
+                                 f" (guide {TEST_FUNCTION_LINES} in a test)")
     if lengths:
         lengths.sort()
         median, ninth = statistics.median(lengths), lengths[len(lengths) * 9 // 10]

@@ -122,6 +122,10 @@ class Rules(unittest.TestCase):
         self.sees(Break().write("test/unit/test_forgotten.c", C), "test/unit/test_forgotten.c",
                   "no list in a CMakeLists.txt")
 
+    def test_a_test_is_not_too_long(self):
+        self.sees(Break().append("test/unit/test_slab.c", "\n" * 900), "test/unit/test_slab.c",
+                  "split it by what is tested")
+
     # Maps.
 
     def test_the_maps_have_every_file(self):
