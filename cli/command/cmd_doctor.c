@@ -357,27 +357,9 @@ static void judge_process(const struct target *target) {
     judge_file(path, shown);
 }
 
-/* Where execvp would find it. */
-static bool find_program(const char *word, char path[PATH_BYTES]) {
-    const char *folders = getenv("PATH");
-    if (strchr(word, '/') != NULL) {
-        snprintf(path, PATH_BYTES, "%s", word);
-        return access(path, F_OK) == 0;
-    }
-    while (folders != NULL && *folders != '\0') {
-        size_t length = strcspn(folders, ":");
-        snprintf(path, PATH_BYTES, "%.*s/%s", (int)length, folders, word);
-        if (access(path, X_OK) == 0) {
-            return true;
-        }
-        folders += length + (folders[length] == ':');
-    }
-    return false;
-}
-
 static int examine_program(const char *word) {
-    char path[PATH_BYTES];
-    if (!find_program(word, path)) {
+    char path[ELF_PATH_BYTES];
+    if (!elf_find(word, path)) {
         return complain(EXIT_NOT_FOUND, "there is no program %s", safe_text(word));
     }
     if (access(path, X_OK) != 0) {

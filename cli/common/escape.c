@@ -165,3 +165,12 @@ void escape_maps(FILE *file, const char *path) {
         }
     }
 }
+
+void escape_shell(FILE *file, const char *text) {
+    fputc('\'', file);
+    for (; *text != '\0'; text++) {
+        fputs(*text == '\'' ? "'\\'" : "", file);
+        fputc(*text, file);
+    }
+    fputc('\'', file);
+}

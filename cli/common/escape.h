@@ -18,6 +18,7 @@ void escape_csv(FILE *file, const char *text);    /* a cell, quoted where it mus
 void escape_folded(FILE *file, const char *text); /* a frame: without semicolons */
 void escape_line(FILE *file, const char *text);   /* the rest of a line */
 void escape_maps(FILE *file, const char *path);   /* as the kernel does in /proc/PID/maps */
+void escape_shell(FILE *file, const char *text);  /* as it is, a word in single quotes */
 
 /* A copy in which what is no UTF-8 is U+FFFD.  To be freed. */
 char *escape_utf8(const char *text);

@@ -69,13 +69,25 @@ long target_status_number(long pid, const char *key) {
                : -1;
 }
 
-char target_state(long pid) {
-    char text[PATH_BYTES];
-    if (read_small(target_proc_path(pid, "stat"), text, sizeof text) <= 0) {
-        return '?';
+/* A field of /proc/PID/stat, counted from 1 as in proc(5), of those behind the name, which may hold anything;
+ * "" when there is none. */
+static const char *stat_field(long pid, int number, char text[PATH_BYTES]) {
+    read_small(target_proc_path(pid, "stat"), text, PATH_BYTES);
+    const char *word = strrchr(text, ')');
+    for (int i = 2; word != NULL && i < number; i++) {
+        word = strchr(word + 1, ' ');
     }
-    const char *end = strrchr(text, ')'); /* the name may hold anything */
-    return end != NULL && end[1] == ' ' ? end[2] : '?';
+    return word != NULL ? word + 1 : "";
+}
+
+char target_state(long pid) {
+    char text[PATH_BYTES], state = *stat_field(pid, 3, text);
+    return state != '\0' ? state : '?';
+}
+
+uint64_t target_start_time(long pid) {
+    char text[PATH_BYTES];
+    return strtoull(stat_field(pid, 22, text), NULL, 10);
 }
 
 bool target_maps_library(long pid) {

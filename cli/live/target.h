@@ -62,5 +62,8 @@ long target_status_number(long pid, const char *key);
 /* The letter of its state: R S D T t Z; '?' when it is gone. */
 char target_state(long pid);
 
+/* When it started, in the kernel's ticks, which stays the same over exec; 0 when it is gone. */
+uint64_t target_start_time(long pid);
+
 /* Whether a mapping of libtally.so is there. */
 bool target_maps_library(long pid);

@@ -13,13 +13,14 @@
  */
 #include "run/card.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"
+#include "common/escape.h"
 #include "common/glyph.h"
 #include "profile/estimate.h"
+#include "run/chart.h"
 #include "select/site.h"
 #include "view/leak_sites.h"
 
@@ -27,10 +28,7 @@ enum {
     WIDTH_LEAST = 60,
     WIDTH_MOST = 120,
     WIDTH_OF_TWO = 100, /* from here on the sites stand beside the chart */
-    CHART_MOST = 48,
-    CHART_ROWS = 2,
-    EIGHTHS = 8,
-    NAME_BYTES = 1024, /* more than a line has columns of four bytes */
+    NAME_BYTES = 1024,  /* more than a line has columns of four bytes */
     LINE_BYTES = 4 * NAME_BYTES,
 };
 
@@ -228,81 +226,6 @@ static void print_all_figures(const struct drawing *drawing, const struct card *
     print_figures(drawing, figures, sizeof figures / sizeof figures[0]);
 }
 
-/* ---------------------------------------------------------------- the chart */
-
-/* What is drawn, a value for each column. */
-struct series {
-    uint64_t values[CHART_MOST];
-    unsigned count;
-    uint64_t highest;
-};
-
-/* The highest live of each column's stretch of time; a stretch without a point has the one before. */
-static void sample_series(const struct read_run *run, struct series *series) {
-    uint64_t end = run->points[run->point_count - 1].t_ns + 1;
-    uint64_t before = 0;
-    uint32_t next = 0;
-    series->highest = 1;
-    for (unsigned i = 0; i < series->count; i++) {
-        uint64_t limit = (uint64_t)((double)end * (i + 1) / series->count);
-        uint64_t value = 0;
-        uint32_t first = next;
-        for (; next < run->point_count && run->points[next].t_ns < limit; next++) {
-            before = run->points[next].live;
-            value = before > value ? before : value;
-        }
-        series->values[i] = next > first ? value : before;
-        series->highest = value > series->highest ? value : series->highest;
-    }
-}
-
-/* One row of the chart, counted from the top, as text without blanks at the end. */
-static void draw_row(const struct series *series, unsigned row, char *text) {
-    size_t at = 0, end = 0;
-    unsigned floor = (CHART_ROWS - 1 - row) * EIGHTHS;
-    for (unsigned i = 0; i < series->count; i++) {
-        double share = (double)series->values[i] / (double)series->highest;
-        unsigned height = (unsigned)ceil(share * CHART_ROWS * EIGHTHS);
-        unsigned eighths = height > floor ? height - floor : 0;
-        eighths = eighths > EIGHTHS ? EIGHTHS : eighths;
-        at += (size_t)sprintf(text + at, "%s", glyph_height(eighths));
-        end = eighths > 0 ? at : end;
-    }
-    text[end] = '\0';
-}
-
-struct chart {
-    char lines[CHART_ROWS + 3][LINE_BYTES];
-    unsigned count;
-};
-
-enum { LABEL = 12 }; /* columns in front of the chart */
-
-static void draw_axis(const struct read_run *run, unsigned width, struct chart *chart) {
-    char *line = chart->lines[chart->count++];
-    int at = sprintf(line, "%*s %s", LABEL - 2, "0", glyph(GLYPH_ORIGIN));
-    for (unsigned i = 0; i < width; i++) {
-        at += sprintf(line + at, "%s", glyph(GLYPH_AXIS));
-    }
-    uint64_t end = run->points[run->point_count - 1].t_ns;
-    line = chart->lines[chart->count++];
-    const char *last = duration_text(end);
-    sprintf(line, "%*s0%*s", LABEL, "", (int)width - 1, last);
-}
-
-static void draw_chart(const struct read_run *run, unsigned width, struct chart *chart) {
-    struct series series = {.count = width};
-    sample_series(run, &series);
-    strcpy(chart->lines[chart->count++], "  memory over time");
-    for (unsigned row = 0; row < CHART_ROWS; row++) {
-        char *line = chart->lines[chart->count++];
-        uint64_t level = series.highest * (CHART_ROWS - row) / CHART_ROWS;
-        int at = sprintf(line, "%*s  ", LABEL - 2, size_text((int64_t)level));
-        draw_row(&series, row, line + at);
-    }
-    draw_axis(run, width, chart);
-}
-
 /* ---------------------------------------------------------------- sites */
 
 static void collect(struct holders *holders, const struct profile *profile, const char *metric) {
@@ -454,10 +377,10 @@ static void print_body(const struct drawing *drawing, const struct card *card,
     bool is_wide = drawing->style.width >= WIDTH_OF_TWO;
     unsigned columns = is_wide ? BESIDE_COLUMNS : ALONE_COLUMNS;
     if (card->run->point_count >= 2) {
-        draw_chart(card->run, columns, &chart);
+        chart_draw(card->run, columns, &chart);
     }
     bool is_beside = is_wide && chart.count > 0;
-    unsigned left = is_beside ? LABEL + columns + GAP : 2;
+    unsigned left = is_beside ? CHART_LABEL + columns + GAP : 2;
     struct list list = make_list(holders, card->sites_most, drawing->style.width - left);
     if (is_beside) {
         print_beside(drawing, &list, &chart, left);
@@ -527,22 +450,22 @@ static void print_head(const struct drawing *drawing, const struct card *card) {
     fputs("\n\n", drawing->out);
 }
 
-/* A word of a command line for a shell. */
-static void put_word(FILE *out, const char *word) {
-    if (word[0] != '\0' && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_./:=@%+,-")] == '\0') {
-        fputs(word, out);
-        return;
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+static bool is_made_of(const char *word, const char *characters) {
+    return word[0] != '\0' && word[strspn(word, characters)] == '\0';
+}
+
+/* "tally report --tree server.4711.tally", to be typed into a shell. */
+static void print_next(const struct drawing *drawing, const char *title, const struct card *card,
+                       const char *command) {
+    fprintf(drawing->out, "  %-9stally %s ", title, command);
+    if (is_made_of(card->path, LETTERS "./:=@%+,-")) {
+        fputs(card->path, drawing->out);
+    } else {
+        escape_shell(drawing->out, card->path);
     }
-    fputc('\'', out);
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            fputs("'\\''", out);
-        } else {
-            fputc(*word, out);
-        }
-    }
-    fputc('\'', out);
+    fputc('\n', drawing->out);
 }
 
 /* "biggest leak  64.0 MiB in 1,024 blocks: account_load (account.c:140) <- login" */
@@ -577,25 +500,18 @@ static void print_foot(const struct drawing *drawing, const struct card *card, c
         fprintf(drawing->out, "  %-9s%s more: %s\n", "", grouped_text(card->children),
                 safe_text(card->children_path));
     }
-    fprintf(drawing->out, "  %-9stally report --tree ", "next");
-    put_word(drawing->out, card->path);
-    fputc('\n', drawing->out);
+    print_next(drawing, "next", card, "report --tree");
     if (card->run->cpu_count > 0) {
-        fprintf(drawing->out, "  %-9stally report --tree --metric=cpu ", "");
-        put_word(drawing->out, card->path);
-        fputc('\n', drawing->out);
+        print_next(drawing, "", card, "report --tree --metric=cpu");
     }
     /* Only a plain name is shown as an expression to look for. */
-    if (name[0] != '\0' && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                             "0123456789_")] == '\0') {
-        fprintf(drawing->out, "  %-9stally report --list=%s ", "", name);
-        put_word(drawing->out, card->path);
-        fputc('\n', drawing->out);
+    if (is_made_of(name, LETTERS)) {
+        char command[LINE_BYTES];
+        snprintf(command, sizeof command, "report --list=%s", name);
+        print_next(drawing, "", card, command);
     }
     if (has_leaks) {
-        fprintf(drawing->out, "  %-9stally leak-check ", "");
-        put_word(drawing->out, card->path);
-        fputc('\n', drawing->out);
+        print_next(drawing, "", card, "leak-check");
     }
 }
 

@@ -264,3 +264,53 @@ bool elf_look(const char *path, struct elf_facts *facts) {
     errno = is_file ? 0 : EINVAL;
     return is_file;
 }
+
+bool elf_find(const char *word, char path[ELF_PATH_BYTES]) {
+    if (strchr(word, '/') != NULL) {
+        snprintf(path, ELF_PATH_BYTES, "%s", word);
+        return access(path, F_OK) == 0;
+    }
+    const char *folders = getenv("PATH");
+    while (folders != NULL && *folders != '\0') {
+        size_t length = strcspn(folders, ":");
+        snprintf(path, ELF_PATH_BYTES, "%.*s/%s", (int)length, folders, word);
+        if (access(path, X_OK) == 0) {
+            return true;
+        }
+        folders += length + (folders[length] == ':');
+    }
+    return false;
+}
+
+static bool has_our_form(const struct elf_facts *facts, const char *library) {
+    struct elf_facts own;
+    return elf_look(library, &own) && own.is_elf && own.machine == facts->machine &&
+           own.is_64_bit == facts->is_64_bit;
+}
+
+const char *elf_explain_absence(const char *word, const char *library) {
+    static const char nothing[] = "the library was not loaded; `tally doctor` may know why";
+    char path[ELF_PATH_BYTES];
+    struct stat found;
+    struct elf_facts facts;
+    if (!elf_find(word, path) || stat(path, &found) != 0 || !elf_look(path, &facts)) {
+        return nothing;
+    }
+    if (found.st_mode & (S_ISUID | S_ISGID)) {
+        return "it is set-id, and the loader ignores LD_PRELOAD for those";
+    }
+    if (facts.is_script) { /* Its interpreter counts. */
+        snprintf(path, sizeof path, "%s", facts.interpreter);
+        path[strcspn(path, " \t")] = '\0';
+        if (!elf_look(path, &facts)) {
+            return nothing;
+        }
+    }
+    if (facts.is_elf && !has_our_form(&facts, library)) {
+        return "it is for another machine or word size than the library";
+    }
+    if (facts.is_elf && !facts.is_dynamic) {
+        return "it is statically linked; link it with libtally.a instead";
+    }
+    return nothing;
+}

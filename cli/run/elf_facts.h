@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ELF_NAME_BYTES = 256 };
+enum { ELF_NAME_BYTES = 256, ELF_PATH_BYTES = 4096 };
 
 struct elf_facts {
     bool is_elf, is_script;
@@ -32,3 +32,9 @@ struct elf_facts {
 
 /* False when the file cannot be opened; errno says why. */
 bool elf_look(const char *path, struct elf_facts *facts);
+
+/* The file that execvp takes for a word of the command line; false: there is none. */
+bool elf_find(const char *word, char path[ELF_PATH_BYTES]);
+
+/* One sentence about a program that ran without the library. */
+const char *elf_explain_absence(const char *word, const char *library);
