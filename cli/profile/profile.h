@@ -165,5 +165,14 @@ struct profile_column {
 void profile_add_columns(struct profile *profile, const struct profile *other,
                          const struct profile_column *columns);
 
+/* Makes an empty profile one of the same kind: types, period, times; no comments. */
+void profile_adopt(struct profile *profile, const struct profile *other);
+
+/* Copies parts of another profile: the index here of each, or the labels of a sample.  To be freed. */
+uint32_t *profile_copy_mappings(struct profile *profile, const struct profile *other);
+uint32_t *profile_copy_functions(struct profile *profile, const struct profile *other);
+struct profile_label *profile_copy_labels(struct profile *profile, const struct profile *other,
+                                          const struct profile_sample *sample);
+
 /* Do all indices lead somewhere?  For tests. */
 bool profile_verify(const struct profile *profile);

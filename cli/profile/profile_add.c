@@ -39,8 +39,7 @@ static void keep_types(struct profile *profile, const bool *is_kept) {
     profile->default_type = found != PROFILE_NONE ? found : kept > 0 ? kept - 1 : 0;
 }
 
-/* An empty profile becomes what the first one that is added to it is. */
-static void adopt(struct profile *profile, const struct profile *other) {
+void profile_adopt(struct profile *profile, const struct profile *other) {
     for (uint32_t type = 0; type < other->type_count; type++) {
         profile_add_type(profile, profile_text(profile, other->types[type].name, SIZE_MAX),
                          profile_text(profile, other->types[type].unit, SIZE_MAX));
@@ -87,11 +86,6 @@ static bool are_equal_mappings(const struct profile_mapping *a, const struct pro
            a->path == b->path && a->build_id == b->build_id;
 }
 
-/* The numbers that parts of `other` have in `profile`. */
-struct translation {
-    uint32_t *mappings, *functions, *locations;
-};
-
 static uint32_t translate_mapping(struct profile *profile, const struct profile_mapping *from) {
     struct profile_mapping mapping = *from;
     mapping.path = profile_text(profile, from->path, SIZE_MAX);
@@ -115,95 +109,85 @@ static uint32_t translate_function(struct profile *profile, const struct profile
                  });
 }
 
-static uint32_t translate_location(struct profile *profile, const struct profile *other,
-                                   const struct profile_location *from,
-                                   const struct translation *to) {
-    struct profile_line few[8], *lines = few;
-    if (from->line_count > sizeof few / sizeof few[0]) {
-        lines = must_alloc(from->line_count * sizeof *lines);
-    }
-    for (uint32_t i = 0; i < from->line_count; i++) {
-        const struct profile_line *line = &other->lines[from->lines + i];
-        lines[i] = (struct profile_line){to->functions[line->function], line->number};
-    }
-    uint32_t mapping = from->mapping == PROFILE_NONE ? PROFILE_NONE : to->mappings[from->mapping];
-    uint32_t index = profile_add_location(profile, from->address, mapping, lines, from->line_count);
-    if (lines != few) {
-        free(lines);
-    }
-    return index;
-}
-
-static struct translation translate_parts(struct profile *profile, const struct profile *other) {
-    struct translation to;
-    to.mappings = must_alloc(((size_t)other->mapping_count + 1) * sizeof(uint32_t));
-    to.functions = must_alloc(((size_t)other->function_count + 1) * sizeof(uint32_t));
-    to.locations = must_alloc(((size_t)other->location_count + 1) * sizeof(uint32_t));
+uint32_t *profile_copy_mappings(struct profile *profile, const struct profile *other) {
+    uint32_t *mappings = must_alloc(((size_t)other->mapping_count + 1) * sizeof *mappings);
     for (uint32_t i = 0; i < other->mapping_count; i++) {
-        to.mappings[i] = translate_mapping(profile, &other->mappings[i]);
+        mappings[i] = translate_mapping(profile, &other->mappings[i]);
     }
+    return mappings;
+}
+
+uint32_t *profile_copy_functions(struct profile *profile, const struct profile *other) {
+    uint32_t *functions = must_alloc(((size_t)other->function_count + 1) * sizeof *functions);
     for (uint32_t i = 0; i < other->function_count; i++) {
-        to.functions[i] = translate_function(profile, &other->functions[i]);
+        functions[i] = translate_function(profile, &other->functions[i]);
     }
-    for (uint32_t i = 0; i < other->location_count; i++) {
-        to.locations[i] = translate_location(profile, other, &other->locations[i], &to);
-    }
-    return to;
+    return functions;
 }
 
-static struct profile_label translate_label(struct profile *profile,
-                                            const struct profile_label *from) {
-    return (struct profile_label){
-        .key = profile_text(profile, from->key, SIZE_MAX),
-        .text = from->text != NULL ? profile_text(profile, from->text, SIZE_MAX) : NULL,
-        .number = from->number,
-        .unit = profile_text(profile, from->unit, SIZE_MAX),
-    };
-}
-
-/* Scratch of the loop over samples. */
-struct row {
-    uint32_t *stack;
-    struct profile_label *labels;
-    int64_t *values;
-};
-
-static void translate_sample(struct profile *profile, const struct profile *other, uint32_t index,
-                             const uint32_t *locations, struct row *row) {
-    const struct profile_sample *sample = &other->samples[index];
-    row->stack = must_grow(row->stack, ((size_t)sample->depth + 1) * sizeof *row->stack);
-    row->labels = must_grow(row->labels, ((size_t)sample->label_count + 1) * sizeof *row->labels);
-    for (uint32_t i = 0; i < sample->depth; i++) {
-        row->stack[i] = locations[other->stacks[sample->stack + i]];
-    }
+struct profile_label *profile_copy_labels(struct profile *profile, const struct profile *other,
+                                          const struct profile_sample *sample) {
+    struct profile_label *labels = must_alloc(((size_t)sample->label_count + 1) * sizeof *labels);
     for (uint32_t i = 0; i < sample->label_count; i++) {
-        row->labels[i] = translate_label(profile, &other->labels[sample->labels + i]);
+        const struct profile_label *from = &other->labels[sample->labels + i];
+        labels[i] = (struct profile_label){
+            .key = profile_text(profile, from->key, SIZE_MAX),
+            .text = from->text != NULL ? profile_text(profile, from->text, SIZE_MAX) : NULL,
+            .number = from->number,
+            .unit = profile_text(profile, from->unit, SIZE_MAX),
+        };
     }
-    profile_add_sample(profile, row->stack, sample->depth, row->values, row->labels,
-                       sample->label_count);
+    return labels;
+}
+
+static uint32_t *copy_locations(struct profile *profile, const struct profile *other) {
+    uint32_t *locations = must_alloc(((size_t)other->location_count + 1) * sizeof *locations);
+    uint32_t *mappings = profile_copy_mappings(profile, other);
+    uint32_t *functions = profile_copy_functions(profile, other);
+    struct profile_line *lines = NULL;
+    for (uint32_t i = 0; i < other->location_count; i++) {
+        const struct profile_location *from = &other->locations[i];
+        lines = must_grow(lines, ((size_t)from->line_count + 1) * sizeof *lines);
+        for (uint32_t j = 0; j < from->line_count; j++) {
+            const struct profile_line *line = &other->lines[from->lines + j];
+            lines[j] = (struct profile_line){functions[line->function], line->number};
+        }
+        uint32_t mapping = from->mapping == PROFILE_NONE ? PROFILE_NONE : mappings[from->mapping];
+        locations[i] =
+            profile_add_location(profile, from->address, mapping, lines, from->line_count);
+    }
+    free(lines);
+    free(mappings);
+    free(functions);
+    return locations;
 }
 
 void profile_add_columns(struct profile *profile, const struct profile *other,
                          const struct profile_column *columns) {
-    struct translation to = translate_parts(profile, other);
-    struct row row = {.values = must_alloc(((size_t)profile->type_count + 1) * sizeof(int64_t))};
+    uint32_t *locations = copy_locations(profile, other), *stack = NULL;
+    int64_t *values = must_alloc(((size_t)profile->type_count + 1) * sizeof *values);
     for (uint32_t i = 0; i < other->sample_count; i++) {
+        const struct profile_sample *sample = &other->samples[i];
         for (uint32_t type = 0; type < profile->type_count; type++) {
-            row.values[type] = multiply_saturated(profile_value(other, i, columns[type].type),
-                                                  columns[type].factor);
+            values[type] = multiply_saturated(profile_value(other, i, columns[type].type),
+                                              columns[type].factor);
         }
-        translate_sample(profile, other, i, to.locations, &row);
+        stack = must_grow(stack, ((size_t)sample->depth + 1) * sizeof *stack);
+        for (uint32_t j = 0; j < sample->depth; j++) {
+            stack[j] = locations[other->stacks[sample->stack + j]];
+        }
+        struct profile_label *labels = profile_copy_labels(profile, other, sample);
+        profile_add_sample(profile, stack, sample->depth, values, labels, sample->label_count);
+        free(labels);
     }
-    void *const scratch[] = {to.mappings, to.functions, to.locations,
-                             row.stack,   row.labels,   row.values};
-    for (size_t i = 0; i < sizeof scratch / sizeof scratch[0]; i++) {
-        free(scratch[i]);
-    }
+    free(locations);
+    free(stack);
+    free(values);
 }
 
 void profile_add_profile(struct profile *profile, const struct profile *other, int factor) {
     if (profile->type_count == 0 && profile->sample_count == 0) {
-        adopt(profile, other);
+        profile_adopt(profile, other);
     }
     struct profile_column *columns =
         must_alloc(((size_t)profile->type_count + 1) * sizeof *columns);

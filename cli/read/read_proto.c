@@ -2,8 +2,8 @@
  *
  * read_proto.c - profile.proto, the format of pprof, not compressed.
  *
- * A message is fields, each a number with its kind and then a varint or some bytes.  The profile is gone
- * through once for each kind of part, because parts refer to each other by identifier in any order:
+ * The profile is gone through once for each kind of part, because parts refer to each other by identifier
+ * in any order:
  *
  *      strings, types, numbers  ->  mappings, functions  ->  locations  ->  samples
  *
@@ -16,23 +16,12 @@
 
 #include "common/cli.h"
 #include "contract/proto_fields.h"
+#include "read/message.h"
 #include "read/read_text.h"
 
-enum { KIND_VARINT = 0, KIND_64_BITS = 1, KIND_BYTES = 2, KIND_32_BITS = 5 };
-enum { TYPES_MOST = 64, MAPPINGS_MOST = 1 << 16, VARINT_MOST = 10 };
+enum { TYPES_MOST = 64, MAPPINGS_MOST = 1 << 16 };
 /* No more strings and parts than this; no more frames, labels or lines in one part. */
 enum { PARTS_MOST = 1 << 25, IN_PART_MOST = 1 << 20 };
-
-struct message {
-    const uint8_t *at, *end;
-};
-
-struct field {
-    uint32_t number;
-    unsigned kind;
-    uint64_t value;       /* of a varint */
-    struct message bytes; /* of KIND_BYTES */
-};
 
 /* Identifiers in the order of the file, each with the index that it became. */
 struct ids {
@@ -70,68 +59,7 @@ struct proto {
     char *why;
 };
 
-/* ---------------------------------------------------------------- the wire */
-
-static bool take_varint(struct message *message, uint64_t *value) {
-    uint64_t sum = 0;
-    for (unsigned i = 0; i < VARINT_MOST && message->at < message->end; i++) {
-        uint8_t byte = *message->at++;
-        sum |= (uint64_t)(byte & 0x7f) << 7 * i;
-        if (byte < 0x80) {
-            *value = sum;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool take_bytes(struct message *message, uint64_t length, struct message *bytes) {
-    if (length > (uint64_t)(message->end - message->at)) {
-        return false;
-    }
-    *bytes = (struct message){message->at, message->at + length};
-    message->at += length;
-    return true;
-}
-
-/* False: the message is at its end, or damaged, and then `at` is not `end`. */
-static bool next_field(struct message *message, struct field *field) {
-    struct message rest = *message;
-    uint64_t tag, length = 0;
-    if (!take_varint(&rest, &tag) || tag >> 3 == 0 || tag >> 3 > UINT32_MAX) {
-        return false;
-    }
-    field->number = (uint32_t)(tag >> 3);
-    field->kind = (unsigned)(tag & 7);
-    field->value = 0;
-    field->bytes = (struct message){rest.at, rest.at};
-    switch (field->kind) {
-    case KIND_VARINT:
-        if (!take_varint(&rest, &field->value)) {
-            return false;
-        }
-        break;
-    case KIND_BYTES:
-        if (!take_varint(&rest, &length) || !take_bytes(&rest, length, &field->bytes)) {
-            return false;
-        }
-        break;
-    case KIND_64_BITS:
-    case KIND_32_BITS:
-        if (!take_bytes(&rest, field->kind == KIND_64_BITS ? 8 : 4, &field->bytes)) {
-            return false;
-        }
-        break;
-    default:
-        return false;
-    }
-    *message = rest;
-    return true;
-}
-
-static bool is_at_end(const struct message *message) {
-    return message->at == message->end;
-}
+/* ---------------------------------------------------------------- recognising it */
 
 /* Of which kind a field of the profile is; -1: unknown. */
 static int kind_of(uint32_t number) {
@@ -154,12 +82,12 @@ static int kind_of(uint32_t number) {
 /* Nothing but two small numbers. */
 static bool is_type(struct message message) {
     struct field field;
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         if (field.number > TYPE_UNIT || field.kind != KIND_VARINT) {
             return false;
         }
     }
-    return is_at_end(&message);
+    return message_is_at_end(&message);
 }
 
 /* Text is hardly ever a row of fields, each of its kind, with a type of samples among them. */
@@ -168,8 +96,8 @@ bool read_is_proto(const uint8_t *bytes, size_t length) {
     struct message message = {bytes, bytes + length};
     struct field field;
     bool has_type = false;
-    while (!is_at_end(&message) && (size_t)(message.at - bytes) < LOOK) {
-        if (!next_field(&message, &field)) {
+    while (!message_is_at_end(&message) && (size_t)(message.at - bytes) < LOOK) {
+        if (!message_next(&message, &field)) {
             return has_type; /* damaged, but meant to be one */
         }
         if (field.number > 15 ||
@@ -199,9 +127,9 @@ static bool push_numbers(struct list *list, const struct field *field) {
     if (field->kind == KIND_VARINT) {
         return push(list, field->value);
     }
-    while (field->kind == KIND_BYTES && !is_at_end(&packed)) {
+    while (field->kind == KIND_BYTES && !message_is_at_end(&packed)) {
         uint64_t value;
-        if (!take_varint(&packed, &value) || !push(list, value)) {
+        if (!message_take_varint(&packed, &value) || !push(list, value)) {
             return false;
         }
     }
@@ -287,12 +215,12 @@ static bool take_numbers(struct proto *proto, struct message message, uint64_t *
                          uint32_t most) {
     struct field field;
     memset(values, 0, (most + 1) * sizeof *values);
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         if (field.number <= most && field.kind == KIND_VARINT) {
             values[field.number] = field.value;
         }
     }
-    return is_at_end(&message) || read_damage(proto->why, "a part of it is damaged");
+    return message_is_at_end(&message) || read_damage(proto->why, "a part of it is damaged");
 }
 
 static bool take_type(struct proto *proto, struct message message, struct profile_type *type) {
@@ -383,7 +311,7 @@ static bool add_location(struct proto *proto, struct message message) {
     if (!take_numbers(proto, message, values, LOCATION_ADDRESS)) {
         return false;
     }
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         if (field.number == LOCATION_LINE && !add_line(proto, &field)) {
             return false;
         }
@@ -426,7 +354,7 @@ static bool add_label(struct proto *proto, const struct field *field) {
 static bool take_sample_fields(struct proto *proto, struct message message) {
     struct field field;
     proto->stack.count = proto->values.count = proto->label_count = 0;
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         bool is_good = true;
         if (field.number == SAMPLE_LOCATION) {
             is_good = push_numbers(&proto->stack, &field);
@@ -439,7 +367,7 @@ static bool take_sample_fields(struct proto *proto, struct message message) {
             return read_damage(proto->why, "the numbers of a sample are damaged or too many");
         }
     }
-    return is_at_end(&message) || read_damage(proto->why, "a sample is damaged");
+    return message_is_at_end(&message) || read_damage(proto->why, "a sample is damaged");
 }
 
 static bool find_locations(struct proto *proto) {
@@ -475,12 +403,12 @@ static bool add_sample(struct proto *proto, struct message message) {
 static bool take_strings(struct proto *proto) {
     struct message message = proto->whole;
     struct field field;
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         if (field.number == PROFILE_STRING && !add_string(proto, &field)) {
             return false;
         }
     }
-    if (!is_at_end(&message)) {
+    if (!message_is_at_end(&message)) {
         return read_damage(proto->why, "it is damaged at byte %zu, or was cut",
                            (size_t)(message.at - proto->whole.at));
     }
@@ -556,7 +484,7 @@ static bool take_field(struct proto *proto, enum pass pass, const struct field *
 static bool take_parts(struct proto *proto, enum pass pass) {
     struct message message = proto->whole;
     struct field field;
-    while (next_field(&message, &field)) {
+    while (message_next(&message, &field)) {
         if (!take_field(proto, pass, &field)) {
             return false;
         }

@@ -46,11 +46,10 @@ enum { FOCUS, IGNORE, HIDE, SHOW, SHOW_FROM, MODULE, SOURCE_FILE, THREAD, TAG, E
 
 /* A frame of the sample at hand. */
 struct frame {
-    uint32_t
-        location;  /* of the old profile; or PROFILE_NONE: a tag, and `line` is the new location */
-    uint32_t line; /* which of its lines */
-    bool begins;   /* the first frame of its location */
-    uint8_t bits;  /* enum frame_bits */
+    /* Of the old profile, and which of its lines; or PROFILE_NONE: a tag, and `line` is the new location. */
+    uint32_t location, line;
+    bool begins;  /* the first frame of its location */
+    uint8_t bits; /* enum frame_bits */
 };
 
 struct work {
@@ -478,23 +477,6 @@ static bool allows_no_stack(const struct work *work) {
     return true;
 }
 
-static const char *keep(struct work *work, const char *text) {
-    return text != NULL ? profile_text(work->new, text, strlen(text)) : NULL;
-}
-
-static struct profile_label *copy_labels(struct work *work, const struct profile_sample *sample) {
-    if (sample->label_count == 0) {
-        return NULL;
-    }
-    struct profile_label *labels = must_alloc(sample->label_count * sizeof *labels);
-    for (uint32_t i = 0; i < sample->label_count; i++) {
-        const struct profile_label *label = &work->old->labels[sample->labels + i];
-        labels[i] = (struct profile_label){keep(work, label->key), keep(work, label->text),
-                                           label->number, keep(work, label->unit)};
-    }
-    return labels;
-}
-
 static void choose_sample(struct work *work, uint32_t index) {
     const struct profile_sample *sample = &work->old->samples[index];
     if (!is_sample_wanted(work, index)) {
@@ -505,53 +487,22 @@ static void choose_sample(struct work *work, uint32_t index) {
         return;
     }
     uint32_t depth = roll_up(work, frames);
-    struct profile_label *labels = copy_labels(work, sample);
+    struct profile_label *labels = profile_copy_labels(work->new, work->old, sample);
     profile_add_sample(work->new, work->stack, depth,
                        work->old->values + (size_t)index * work->old->type_count, labels,
                        sample->label_count);
     free(labels);
 }
 
-static void copy_functions(struct work *work) {
-    const struct profile *old = work->old;
-    work->functions = must_alloc(((size_t)old->function_count + 1) * sizeof *work->functions);
-    for (uint32_t i = 0; i < old->function_count; i++) {
-        struct profile_function function = old->functions[i];
-        function.name = keep(work, function.name);
-        function.system_name = keep(work, function.system_name);
-        function.file = keep(work, function.file);
-        work->functions[i] = profile_add_function(work->new, function);
+static void copy_parts(struct work *work) {
+    work->new = profile_new();
+    profile_adopt(work->new, work->old);
+    work->new->default_type = work->type;
+    for (uint32_t i = 0; i < work->old->comment_count; i++) {
+        profile_add_comment(work->new, profile_text(work->new, work->old->comments[i], SIZE_MAX));
     }
-}
-
-static void copy_mappings(struct work *work) {
-    const struct profile *old = work->old;
-    work->mappings = must_alloc(((size_t)old->mapping_count + 1) * sizeof *work->mappings);
-    for (uint32_t i = 0; i < old->mapping_count; i++) {
-        struct profile_mapping mapping = old->mappings[i];
-        mapping.path = keep(work, mapping.path);
-        mapping.build_id = keep(work, mapping.build_id);
-        work->mappings[i] = profile_add_mapping(work->new, mapping);
-    }
-}
-
-static void copy_header(struct work *work) {
-    const struct profile *old = work->old;
-    struct profile *new = work->new;
-    for (uint32_t i = 0; i < old->type_count; i++) {
-        profile_add_type(new, keep(work, old->types[i].name), keep(work, old->types[i].unit));
-    }
-    for (uint32_t i = 0; i < old->comment_count; i++) {
-        profile_add_comment(new, keep(work, old->comments[i]));
-    }
-    new->default_type = work->type;
-    new->period = old->period;
-    new->period_type.name = keep(work, old->period_type.name);
-    new->period_type.unit = keep(work, old->period_type.unit);
-    new->time_ns = old->time_ns;
-    new->duration_ns = old->duration_ns;
-    new->is_exact_leaf = old->is_exact_leaf;
-    new->source = keep(work, old->source);
+    work->mappings = profile_copy_mappings(work->new, work->old);
+    work->functions = profile_copy_functions(work->new, work->old);
 }
 
 /* Room for the longest stack with everything inlined, and two tags. */
@@ -593,10 +544,7 @@ struct profile *select_apply(const struct profile *profile, const struct select 
     struct work work = {.old = profile, .select = select};
     work.type = select_metric(profile, select->metric);
     if (work.type != PROFILE_NONE && compile_all(&work)) {
-        work.new = profile_new();
-        copy_header(&work);
-        copy_mappings(&work);
-        copy_functions(&work);
+        copy_parts(&work);
         find_bits(&work);
         make_room(&work);
         for (uint32_t i = 0; i < profile->sample_count; i++) {
