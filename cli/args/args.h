@@ -54,8 +54,8 @@ struct command {
     const char *usage;   /* behind the name: "[OPTION...] [--] PROGRAM [ARG...]" */
     const char *text;    /* help and man page: paragraphs are parted by an empty line and wrapped;
                             lines that begin with blanks are examples and stay as they are */
-    const struct arg_option *const
-        *options; /* tables, each ended by a row without name; NULL ends */
+    /* Tables, each ended by a row without a name; NULL ends them. */
+    const struct arg_option *const *options;
     bool stops_at_word;
     size_t words_least, words_most;
     int (*run)(int count, char **words); /* an exit code */

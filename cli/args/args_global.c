@@ -24,69 +24,41 @@ static struct {
 } options;
 
 const struct arg_option args_global_options[] = {
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = ARG_COUNT,
-     .target = &options.quiet,
-     .help = "Only warnings and results; twice: only results"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = ARG_COUNT,
-     .target = &options.verbose,
-     .help = "Say more: where the names of each file came from"},
-    {.name = "color",
-     .kind = ARG_CHOICE,
-     .value = "WHEN",
-     .choices = "auto|always|never",
-     .target = &options.color,
-     .help = "Colours: on a terminal unless NO_COLOR is set, always, or never"},
-    {.name = "ascii",
-     .kind = ARG_SWITCH,
-     .target = &options.is_ascii,
-     .help = "Draw with plain characters; so it is where the locale has no others"},
-    {.name = "no-pager",
-     .kind = ARG_SWITCH,
-     .target = &options.no_pager,
-     .help = "long output is not shown in a pager"},
-    {.name = "config",
-     .kind = ARG_TEXT,
-     .value = "FILE",
-     .target = &options.config,
-     .help = "Options to read before those of the command line; stands before the command's name"},
-    {.name = "memory-limit",
-     .kind = ARG_SIZE,
-     .value = "SIZE",
-     .target = &options.memory_limit,
-     .help = "Memory that reading files and naming addresses may take; 4G unless given"},
-    {.name = "salvage",
-     .kind = ARG_SWITCH,
-     .target = &cli_salvage,
-     .help = "Read a recording on behind what is damaged in it"},
-    {.name = "help",
-     .letter = 'h',
-     .kind = ARG_COUNT,
-     .target = &args_wants_help,
-     .help = "Explain the command"},
-    {.name = "version",
-     .letter = 'V',
-     .kind = ARG_COUNT,
-     .target = &args_wants_version,
-     .help = "Print the version"},
-    {.name = NULL},
+    {"quiet", 'q', ARG_COUNT, NULL, NULL, false, &options.quiet,
+     "Print only warnings and results; twice: only results"},
+    {"verbose", 'v', ARG_COUNT, NULL, NULL, false, &options.verbose,
+     "Say more, such as where the names of each file came from"},
+    {"color", 0, ARG_CHOICE, "WHEN", "auto|always|never", false, &options.color,
+     "Use colours: on a terminal unless NO_COLOR is set, always, or never"},
+    {"ascii", 0, ARG_SWITCH, NULL, NULL, false, &options.is_ascii,
+     "Draw with plain characters; the default if the locale has no others"},
+    {"no-pager", 0, ARG_SWITCH, NULL, NULL, false, &options.no_pager,
+     "long output is not shown in a pager"},
+    {"config", 0, ARG_TEXT, "FILE", NULL, false, &options.config,
+     "Read options from this file before those of the command line; must precede the command's "
+     "name"},
+    {"memory-limit", 0, ARG_SIZE, "SIZE", NULL, false, &options.memory_limit,
+     "Most memory for reading files and naming addresses; 4G unless given"},
+    {"salvage", 0, ARG_SWITCH, NULL, NULL, false, &cli_salvage,
+     "Continue reading a recording after a damaged part"},
+    {"help", 'h', ARG_COUNT, NULL, NULL, false, &args_wants_help, "Explain the command"},
+    {"version", 'V', ARG_COUNT, NULL, NULL, false, &args_wants_version, "Print the version"},
+    {0},
 };
 
 const struct command args_tally = {
     .name = "",
     .summary = "where memory goes",
     .usage = "[GLOBAL OPTION...] COMMAND [OPTION...] [ARG...]",
-    .text =
-        "Runs programs under the allocator libtally, looks into and steers running ones, and "
-        "reports where their memory goes.\n\n"
-        "    tally run ./server --port 8080\n"
-        "    tally stats server\n"
-        "    tally report --top server.4711.tally\n\n"
-        "Long options may be shortened while that is unique, and -- ends options. What TALLY_OPTS "
-        "holds is read before the options of the command line.\n",
+    .text = "Runs programs under the allocator libtally, looks into and steers running ones, and "
+            "reports where their memory goes.\n"
+            "\n"
+            "    tally run ./server --port 8080\n"
+            "    tally stats server\n"
+            "    tally report --top server.4711.tally\n"
+            "\n"
+            "Long options may be shortened while they stay unique, and -- ends options. Options in "
+            "TALLY_OPTS are read before those of the command line.\n",
     .stops_at_word = true,
     .words_most = SIZE_MAX,
 };

@@ -139,7 +139,7 @@ void args_print_help(const struct command *command) {
         print_commands();
         printf("\nOptions of every command:\n");
         print_table(args_global_options);
-        printf("\ntally COMMAND --help says more about one of them.\n");
+        printf("\ntally COMMAND --help explains one of them.\n");
         return;
     }
     printf("Usage: tally %s %s\n", command->name, command->usage);

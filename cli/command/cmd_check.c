@@ -37,7 +37,7 @@ static struct {
 static const struct arg_option check_options[] = {
     {"max-peak", 0, ARG_TEXT, "SIZE", NULL, false, &g.peak, "Most bytes in use at any time"},
     {"max-leaks", 0, ARG_TEXT, "SIZE|N", NULL, false, &g.leaks,
-     "Most bytes never freed, such as 64K, or most blocks where it is a bare number"},
+     "Most bytes never freed, such as 64K, or most blocks if it is a bare number"},
     {"max-allocs", 0, ARG_TEXT, "N", NULL, false, &g.allocs, "Most allocations"},
     {"max-growth", 0, ARG_TEXT, "PCT", NULL, false, &g.growth,
      "Most growth of the peak over that of --baseline, such as 5%"},
@@ -46,7 +46,7 @@ static const struct arg_option check_options[] = {
     {"baseline", 0, ARG_TEXT, "PROFILE", NULL, false, &g.baseline,
      "What --max-growth compares with"},
     {"format", 0, ARG_CHOICE, "FORMAT", "text|json|github|junit", false, &g.format,
-     "For people, scripts, annotations of GitHub, or a JUnit file"},
+     "Text for people, JSON for scripts, annotations of GitHub, or a JUnit file"},
     {"output", 'o', ARG_TEXT, "OUT", NULL, false, &g.output,
      "Write to this file, which must not exist, instead of the standard output"},
     {0}};
@@ -537,17 +537,15 @@ const struct command command_check = {
     .name = "check",
     .summary = "Hold a profile to limits, for continuous integration",
     .usage = "LIMIT... [OPTION...] PROFILE",
-    .text =
-        "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit that "
-        "the profile cannot answer is an error, never a pass.\n"
-        "\n"
-        "peak is the highest point of a recorded run, or what any other file has in use; leaks are "
-        "what was in use at the end, or at the moment that PROFILE names.  A recording without an "
-        "end is "
-        "checked only if it names one.\n"
-        "\n"
-        "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
-        "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
+    .text = "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit "
+            "that cannot be checked with this profile is an error, never a pass.\n"
+            "\n"
+            "peak is the highest point of a recorded run, or what any other file has in use; "
+            "leaks are what was in use at the end, or at the moment that PROFILE names.  A "
+            "recording without an end is checked only if PROFILE names a moment.\n"
+            "\n"
+            "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
+            "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
     .options = (const struct arg_option *const[]){check_options, args_symbolize_options, NULL},
     .words_least = 1,
     .words_most = 1,

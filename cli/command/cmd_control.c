@@ -457,72 +457,38 @@ static int run_set_command(int count, char **words) {
 /* Tables. */
 
 static const struct arg_option start_options[] = {
-    {.name = "cpu",
-     .kind = ARG_NUMBER,
-     .value = "HZ",
-     .value_is_optional = true,
-     .choices = RUN_CPU_HZ,
-     .target = &options.cpu_hz,
-     .help = "Record where the processor's time goes, instead of memory: so many samples of each "
-             "thread per second that it computes, 100 unless given"},
-    {.name = "heap",
-     .kind = ARG_SWITCH,
-     .target = &options.wants_heap,
-     .help = "Record memory; so it is without --cpu, and with --rate"},
-    {.name = "rate",
-     .kind = ARG_TEXT,
-     .value = "RATE",
-     .target = &options.rate,
-     .help = "Mean bytes between samples: prod (512K), dev (64K), exact, or a size; unless given, "
-             "that of"
-             " its recording so far, or of its options"},
-    {.name = "for",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &options.for_ns,
-     .help = "Record so long, save a profile and stop; Ctrl-C ends it early"},
-    {.name = NULL},
+    {"cpu", 0, ARG_NUMBER, "HZ", RUN_CPU_HZ, true, &options.cpu_hz,
+     "Record where processor time goes instead of memory, with HZ samples per second of each "
+     "thread's processor time; 100 unless given"},
+    {"heap", 0, ARG_SWITCH, NULL, NULL, false, &options.wants_heap,
+     "Record memory; the default without --cpu, and implied by --rate"},
+    {"rate", 0, ARG_TEXT, "RATE", NULL, false, &options.rate,
+     "Mean bytes between samples: prod (512K), dev (64K), exact, or a size; unless given, the "
+     "rate of its recording so far, or of its options"},
+    {"for", 0, ARG_DURATION, "DUR", NULL, false, &options.for_ns,
+     "Record for this long, save a profile and stop; Ctrl-C stops early"},
+    {0},
 };
 
 static const struct arg_option stop_options[] = {
-    {.name = "kind",
-     .kind = ARG_CHOICE,
-     .value = "KIND",
-     .choices = "all|heap|cpu",
-     .target = &options.stop_kind,
-     .help = "Which profiler"},
-    {.name = "discard",
-     .kind = ARG_SWITCH,
-     .target = &options.discard,
-     .help = "Forget what was recorded"},
-    {.name = NULL},
+    {"kind", 0, ARG_CHOICE, "KIND", "all|heap|cpu", false, &options.stop_kind,
+     "Which profiler "
+     "to stop"},
+    {"discard", 0, ARG_SWITCH, NULL, NULL, false, &options.discard, "Forget what was recorded"},
+    {0},
 };
 
 static const struct arg_option output_options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = ARG_TEXT,
-     .value = "OUT",
-     .target = &options.path,
-     .help = "The file, or - for the standard output; NAME.PID.pb.gz unless given"},
-    {.name = "format",
-     .kind = ARG_TEXT,
-     .value = "FORMAT",
-     .target = &options.format,
-     .help =
-         "A format of tally export; unless given, the ending of the file decides, and without a "
-         "known one it is pprof"},
-    {.name = "no-names",
-     .kind = ARG_SWITCH,
-     .target = &options.no_names,
-     .help = "addresses stay as they are, which is quicker"},
-    {.name = "kind",
-     .kind = ARG_CHOICE,
-     .value = "KIND",
-     .choices = "heap|peak|cpu",
-     .target = &options.kind,
-     .help = "What is live now, what was at the highest point, or where the processor's time went"},
-    {.name = NULL},
+    {"output", 'o', ARG_TEXT, "OUT", NULL, false, &options.path,
+     "The file, or - for the standard output; NAME.PID.pb.gz unless given"},
+    {"format", 0, ARG_TEXT, "FORMAT", NULL, false, &options.format,
+     "A format of tally export; unless given, the ending of the file decides, and pprof if it is "
+     "unknown"},
+    {"no-names", 0, ARG_SWITCH, NULL, NULL, false, &options.no_names,
+     "addresses stay as they are, which is quicker"},
+    {"kind", 0, ARG_CHOICE, "KIND", "heap|peak|cpu", false, &options.kind,
+     "What is live now, what was live at the peak, or where processor time went"},
+    {0},
 };
 
 const struct command command_start = {
@@ -530,8 +496,8 @@ const struct command command_start = {
     .summary = "Switch a profiler on in a running process",
     .usage = "[OPTION...] TARGET",
     .text = "Allocations from now on are sampled; what is older has no stack. The process must "
-            "have been "
-            "started by tally run or with TALLY_CONF=control:write.\n\n"
+            "have been started by tally run or with TALLY_CONF=control:write.\n"
+            "\n"
             "    tally start server\n"
             "    tally start --rate=dev --for=60s -o burst.pb.gz server\n"
             "    tally start --cpu --for=10s -o time.pb.gz server\n",
@@ -557,7 +523,8 @@ const struct command command_dump = {
     .name = "dump",
     .summary = "Save a profile of a running process",
     .usage = "[OPTION...] TARGET",
-    .text = "The process goes on meanwhile. The file never replaces another one.\n\n"
+    .text = "The process keeps running meanwhile. An existing file is never replaced.\n"
+            "\n"
             "    tally dump -o heap.pb.gz server\n"
             "    tally report --top heap.pb.gz\n"
             "    tally dump -o flame.svg server\n"
@@ -575,9 +542,10 @@ const struct command command_set = {
     .text =
         "KEY is one of the options dirty_decay_ms, muzzy_decay_ms, prof_active, prof_gdump and "
         "prof_thread_active_init, or any name of mallctl that can be written, except those that "
-        "name a file, take an address, raise a limit, or are about the calling thread or what the "
-        "program holds.  VALUE is true or false, a number, a word, or run for a name that only "
-        "does something.\n\n"
+        "name a file, take an address, raise a limit, or concern the calling thread or memory "
+        "that the program holds.  VALUE is true or false, a number, a word, or run for a name "
+        "that performs an action.\n"
+        "\n"
         "    tally set dirty_decay_ms=0 background_thread=true server\n"
         "    tally set arena.4096.purge=run server\n",
     .words_least = 2,

@@ -184,11 +184,10 @@ static int run_diff(int count, char **words) {
 
 const struct command command_diff = {
     .name = "diff",
-    .summary = "Show what grew and what went between two profiles",
+    .summary = "Show what grew and what shrank between two profiles",
     .usage = "[OPTION...] BASE NEW",
     .text = "Compares two profiles, or two moments of one run.  The views are those of `tally "
-            "report`; values "
-            "are NEW minus BASE and percentages are of everything that BASE has.\n"
+            "report`; values are NEW minus BASE and percentages are of everything that BASE has.\n"
             "\n"
             "  tally diff main.tally ci.tally\n"
             "  tally diff --tree run.tally@10s run.tally@end\n"

@@ -113,11 +113,11 @@ static int run(int count, char **words) {
 
 static const struct arg_option own_options[] = {
     {"output", 'o', ARG_TEXT, "FILE", NULL, false, &g.output,
-     "Write there instead of to the standard output"},
+     "Write to this file instead of the standard output"},
     {"overwrite", 0, ARG_SWITCH, NULL, NULL, false, &g.overwrite, "Replace a file that exists"},
     {"anonymize", 0, ARG_SWITCH, NULL, NULL, false, &g.anonymize,
-     "Hashes instead of names, paths, comments and texts of labels"},
-    {.name = NULL},
+     "Write hashes instead of names, paths, comments and texts of labels"},
+    {0},
 };
 static const struct arg_option *const options[] = {own_options, args_select_options,
                                                    args_symbolize_options, NULL};
@@ -132,10 +132,10 @@ const struct command command_export = {
         "\n"
 #include "export/exports.def"
         "\n"
-        "Without FORMAT the ending of FILE chooses.  Values are estimates of the truth, scaled "
-        "once.  Formats of a single metric get the one that --metric names, the others all of "
-        "them.  The call graph leaves out what is below --min and beyond -n, 0.5 % and 80 "
-        "functions unless given.\n"
+        "Without FORMAT the ending of FILE chooses it.  Values are estimates, scaled once.  "
+        "Formats with a single metric get the one that --metric names, the others get all.  The "
+        "call graph leaves out what is below --min and beyond -n, 0.5 % and 80 functions unless "
+        "given.\n"
         "\n"
         "    tally export svg -o flames.svg server.4711.tally\n"
         "    tally export -o heap.pb.gz server.4711.tally@peak\n"

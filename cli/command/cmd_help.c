@@ -8,15 +8,10 @@
 static struct { bool wants_man, wants_names; } options;
 
 static const struct arg_option help_options[] = {
-    {.name = "man",
-     .kind = ARG_SWITCH,
-     .target = &options.wants_man,
-     .help = "Print the man page, in mdoc"},
-    {.name = "names",
-     .kind = ARG_SWITCH,
-     .target = &options.wants_names,
-     .help = "Print the names of all commands, one a line"},
-    {.name = NULL},
+    {"man", 0, ARG_SWITCH, NULL, NULL, false, &options.wants_man, "Print the man page, in mdoc"},
+    {"names", 0, ARG_SWITCH, NULL, NULL, false, &options.wants_names,
+     "Print the names of all commands, one per line"},
+    {0},
 };
 
 static int run_help(int count, char **words) {
@@ -51,7 +46,8 @@ const struct command command_help = {
     .name = "help",
     .summary = "Explain a command, or print its man page",
     .usage = "[--man] [COMMAND]",
-    .text = "Says the same as tally COMMAND --help, or prints a man page:\n\n"
+    .text = "Prints the same as tally COMMAND --help, or a man page:\n"
+            "\n"
             "    tally help --man report | man -l -\n",
     .options = (const struct arg_option *const[]){help_options, NULL},
     .words_most = 1,

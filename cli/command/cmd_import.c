@@ -115,22 +115,11 @@ static int run_import(int count, char **words) {
 }
 
 static const struct arg_option import_options[] = {
-    {.name = "from",
-     .kind = ARG_TEXT,
-     .value = "FORMAT",
-     .choices = FORMATS,
-     .target = &g.from,
-     .help = "what the files are, instead of what their content says"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = ARG_TEXT,
-     .value = "FILE",
-     .target = &g.output,
-     .help = "one file for all of them together; - is the standard output"},
-    {.name = "overwrite",
-     .kind = ARG_SWITCH,
-     .target = &g.overwrite,
-     .help = "replace files that are there"},
+    {"from", 0, ARG_TEXT, "FORMAT", FORMATS, false, &g.from,
+     "The format of the files, instead of what their content says"},
+    {"output", 'o', ARG_TEXT, "FILE", NULL, false, &g.output,
+     "One file for all of them together; - is the standard output"},
+    {"overwrite", 0, ARG_SWITCH, NULL, NULL, false, &g.overwrite, "Replace files that exist"},
     {0},
 };
 
@@ -139,9 +128,9 @@ const struct command command_import = {
     .summary = "Turn profiles of other tools into profile.proto",
     .usage = "[OPTION...] PROFILE...",
     .text = "Reads profiles of tally, pprof, jemalloc, gperftools (heap and CPU) and folded "
-            "stacks, and "
-            "writes profile.proto in gzip, which pprof opens.  Sampled numbers are scaled once, as "
-            "the tools they come from would do it.\n\n"
+            "stacks, and writes profile.proto in gzip, which pprof opens.  Sampled numbers are "
+            "scaled once, as the tools they come from would scale them.\n"
+            "\n"
             "    tally import jeprof.4711.0.f.heap\n"
             "    tally import -o all.pb.gz server.0001.heap server.0002.heap\n",
     .options = (const struct arg_option *const[]){import_options, NULL},

@@ -355,12 +355,7 @@ static int run_info(int count, char **words) {
 }
 
 static const struct arg_option info_options[] = {
-    {.name = "format",
-     .kind = ARG_CHOICE,
-     .value = "FORMAT",
-     .choices = "text|json",
-     .target = &g.format,
-     .help = "how it is printed"},
+    {"format", 0, ARG_CHOICE, "FORMAT", "text|json", false, &g.format, "Text for people, or JSON"},
     {0},
 };
 

@@ -478,57 +478,37 @@ static int run_leak_check(int count, char **words) {
 }
 
 static const struct arg_option leak_options[] = {
-    {.name = "min",
-     .kind = ARG_SIZE,
-     .value = "SIZE",
-     .target = &options.least_bytes,
-     .help = "Places that lost less are neither shown nor a reason to fail"},
-    {.name = "suppressions",
-     .kind = ARG_TEXT,
-     .value = "FILE",
-     .target = &options.suppressions,
-     .help = "What is not to be reported, in the format of LeakSanitizer: leak:PATTERN"},
-    {.name = "print-suppressions",
-     .kind = ARG_SWITCH,
-     .target = &options.prints_rules,
-     .help = "Print a line for such a file for each place, and nothing else"},
-    {.name = "reachable",
-     .kind = ARG_SWITCH,
-     .target = &options.with_reachable,
-     .help = "List what may be a leak, too: only pointers into its middle lead to it"},
-    {.name = "max-pause",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &options.max_pause_ns,
-     .help = "Give up if the process would be held up for longer; 1s unless given"},
-    {.name = "quick",
-     .kind = ARG_SWITCH,
-     .target = &options.is_quick,
-     .help = "Do not tell definite and indirect leaks apart"},
-    {.name = "watch",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &options.watch_ns,
-     .help = "Watch the process for so long first, to see what grows"},
-    {.name = "rows",
-     .letter = 'n',
-     .kind = ARG_NUMBER,
-     .value = "N",
-     .target = &options.rows,
-     .help = "Show so many places; 10 unless given, 0 for all"},
-    {.name = NULL},
+    {"min", 0, ARG_SIZE, "SIZE", NULL, false, &options.least_bytes,
+     "Ignore places that lost less than this: not shown, and no reason to fail"},
+    {"suppressions", 0, ARG_TEXT, "FILE", NULL, false, &options.suppressions,
+     "Leaks that are not to be reported, in the format of LeakSanitizer: leak:PATTERN"},
+    {"print-suppressions", 0, ARG_SWITCH, NULL, NULL, false, &options.prints_rules,
+     "Print only a line of such a file for each place"},
+    {"reachable", 0, ARG_SWITCH, NULL, NULL, false, &options.with_reachable,
+     "Also list possible leaks: memory that only pointers into its middle lead to"},
+    {"max-pause", 0, ARG_DURATION, "DUR", NULL, false, &options.max_pause_ns,
+     "Give up if the process would be paused for longer; 1s unless given"},
+    {"quick", 0, ARG_SWITCH, NULL, NULL, false, &options.is_quick,
+     "Do not tell definite and indirect leaks apart"},
+    {"watch", 0, ARG_DURATION, "DUR", NULL, false, &options.watch_ns,
+     "First watch the process for this long, to see what grows"},
+    {"rows", 'n', ARG_NUMBER, "N", NULL, false, &options.rows,
+     "At most N places; 10 unless given, 0 for all"},
+    {0},
 };
 
 const struct command command_leak_check = {
     .name = "leak-check",
     .summary = "Find memory that a process has lost",
     .usage = "[OPTION...] TARGET|PROFILE",
-    .text = "Looks for memory that the process holds and nothing in it leads to any more, and says "
-            "where it was allocated; the process is held up for a moment and goes on. It must have "
-            "been started by tally run or with TALLY_CONF=control:write. Of a recording it tells "
-            "what the check at the end found (tally run --leaks). Places that keep growing "
-            "although they can be reached are named as well.\n\n"
-            "The exit status is 1 if there are definite leaks, otherwise 0.\n\n"
+    .text = "Looks for memory that the process has not freed and can no longer reach, and says "
+            "where it was allocated; the process pauses for a moment and then continues. It must "
+            "have been started by tally run or with TALLY_CONF=control:write. For a recording it "
+            "shows what the check at the end found (tally run --leaks). Places whose reachable "
+            "memory keeps growing are named as well.\n"
+            "\n"
+            "The exit status is 1 if there are definite leaks, otherwise 0.\n"
+            "\n"
             "    tally leak-check server\n"
             "    tally leak-check --suppressions=known.supp --min=1K 4711\n"
             "    tally leak-check server.4711.tally\n",

@@ -18,18 +18,11 @@ static struct {
 } options;
 
 static const struct arg_option ps_options[] = {
-    {.name = "all",
-     .letter = 'a',
-     .kind = ARG_SWITCH,
-     .target = &options.all,
-     .help = "List processes with the library that have no page of statistics, too"},
-    {.name = "format",
-     .kind = ARG_CHOICE,
-     .value = "FORMAT",
-     .choices = "text|json|names",
-     .target = &options.format,
-     .help = "As a table, as JSON, or the names alone for shells"},
-    {.name = NULL},
+    {"all", 'a', ARG_SWITCH, NULL, NULL, false, &options.all,
+     "Also list processes that have the library but no page of statistics"},
+    {"format", 0, ARG_CHOICE, "FORMAT", "text|json|names", false, &options.format,
+     "As a table, as JSON, or the names alone for shells"},
+    {0},
 };
 
 /* One line of the table. */
@@ -147,11 +140,10 @@ const struct command command_ps = {
     .summary = "List processes that have the library",
     .usage = "[OPTION...]",
     .text =
-        "Lists the processes whose page of statistics can be read: those of the same user, for "
-        "root "
-        "all. LIVE is what the program has asked for and not freed. CONTROL says what can be done "
-        "with it besides: nothing, reading (stats, dump) or everything (start, stop, set, "
-        "purge).\n",
+        "Lists the processes whose page of statistics can be read: those of the same user, or all "
+        "of them for root. LIVE is what the program has asked for and not freed. CONTROL says "
+        "what else can be done with it: nothing, reading (stats, dump) or everything (start, "
+        "stop, set, purge).\n",
     .options = (const struct arg_option *const[]){ps_options, NULL},
     .run = run_ps,
 };

@@ -34,94 +34,42 @@ enum { SITES_SHOWN = 5, NS_PER_SECOND = 1000000000 };
 static struct run_wishes wishes = {.rate = "dev", .cpu_hz = RUN_NO_CPU};
 
 static const struct arg_option run_options[] = {
-    {.name = "rate",
-     .kind = ARG_TEXT,
-     .value = "prod|dev|exact|SIZE",
-     .target = &wishes.rate,
-     .help = "Mean bytes between two samples: prod 512 KiB, dev 64 KiB (the default), exact every"
-             " allocation; others are rounded to a power of two"},
-    {.name = "cpu",
-     .kind = ARG_NUMBER,
-     .value = "HZ",
-     .value_is_optional = true,
-     .choices = RUN_CPU_HZ,
-     .target = &wishes.cpu_hz,
-     .help =
-         "Record where the processor's time goes, too: so many samples of each thread per second"
-         " that it computes, 100 unless given"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = ARG_TEXT,
-     .value = "FILE.tally",
-     .target = &wishes.output,
-     .help = "Where the recording goes, instead of PROGRAM.PID.tally in this directory"},
-    {.name = "report",
-     .kind = ARG_CHOICE,
-     .value = "WHAT",
-     .choices = "summary|none",
-     .target = &wishes.report,
-     .help = "What is printed to standard error at the end"},
-    {.name = "every",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &wishes.every_ns,
-     .help =
-         "Time from one snapshot to the next at first, 1s unless given; it doubles after each 256"},
-    {.name = "every-bytes",
-     .kind = ARG_SIZE,
-     .value = "SIZE",
-     .target = &wishes.every_bytes,
-     .help = "A snapshot more each time so many bytes were allocated"},
-    {.name = "dump-at",
-     .kind = ARG_LIST,
-     .value = "WHEN",
-     .target = &wishes.dump_at,
-     .help =
-         "A snapshot more at rss=90% of the memory limit, rss=SIZE, heap=SIZE, each +SIZE, exit, or"
-         " signal=N"},
-    {.name = "children",
-     .kind = ARG_TEXT,
-     .value = "all|none|GLOB",
-     .target = &wishes.children,
-     .help =
-         "Which descendants are recorded, by the name of their program, each in a file of its own;"
-         " none unless given"},
-    {.name = "leaks",
-     .kind = ARG_SWITCH,
-     .target = &wishes.leaks,
-     .help = "Look for leaks when the program exits; the summary and tally leak-check tell them"},
-    {.name = "exit-code-on-leak",
-     .kind = ARG_NUMBER,
-     .value = "N",
-     .target = &wishes.leak_exit_code,
-     .help = "The exit status if the program ends with 0 and has definite leaks; turns --leaks on"},
-    {.name = "depth",
-     .kind = ARG_NUMBER,
-     .value = "N",
-     .target = &wishes.depth,
-     .help = "Frames kept of a call stack, 128 unless given, 256 at most"},
-    {.name = "timeout",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &wishes.timeout_ns,
-     .help =
-         "End the program after this time, with SIGTERM and later SIGKILL; the exit status is 124"},
-    {.name = "wait",
-     .kind = ARG_SWITCH,
-     .target = &wishes.wait,
-     .help =
-         "Then wait for the processes that the program has left running, too; Ctrl-C ends that"},
-    {.name = "control",
-     .kind = ARG_CHOICE,
-     .value = "RIGHTS",
-     .choices = "write|read|off",
-     .target = &wishes.control,
-     .help = "What `tally` may do to the program while it runs"},
-    {.name = "preload-only",
-     .kind = ARG_SWITCH,
-     .target = &wishes.preload_only,
-     .help = "Print the environment that would be set, and stop"},
-    {.name = NULL},
+    {"rate", 0, ARG_TEXT, "prod|dev|exact|SIZE", NULL, false, &wishes.rate,
+     "Mean bytes between two samples: prod 512 KiB, dev 64 KiB (the default), exact for every "
+     "allocation; other sizes are rounded to a power of two"},
+    {"cpu", 0, ARG_NUMBER, "HZ", RUN_CPU_HZ, true, &wishes.cpu_hz,
+     "Also record where processor time goes, with HZ samples per second of each thread's "
+     "processor time; 100 unless given"},
+    {"output", 'o', ARG_TEXT, "FILE.tally", NULL, false, &wishes.output,
+     "Where the recording goes, instead of PROGRAM.PID.tally in this directory"},
+    {"report", 0, ARG_CHOICE, "WHAT", "summary|none", false, &wishes.report,
+     "What is printed to standard error at the end"},
+    {"every", 0, ARG_DURATION, "DUR", NULL, false, &wishes.every_ns,
+     "Time between snapshots at first, 1s unless given; it doubles after every 256 snapshots"},
+    {"every-bytes", 0, ARG_SIZE, "SIZE", NULL, false, &wishes.every_bytes,
+     "Also take a snapshot whenever this many bytes have been allocated"},
+    {"dump-at", 0, ARG_LIST, "WHEN", NULL, false, &wishes.dump_at,
+     "Also take a snapshot at rss=90% of the memory limit, rss=SIZE, heap=SIZE, every +SIZE, "
+     "exit, or signal=N"},
+    {"children", 0, ARG_TEXT, "all|none|GLOB", NULL, false, &wishes.children,
+     "Which descendants are recorded, by the name of their program, each in a file of its own; "
+     "none unless given"},
+    {"leaks", 0, ARG_SWITCH, NULL, NULL, false, &wishes.leaks,
+     "Look for leaks when the program exits; the summary and tally leak-check show them"},
+    {"exit-code-on-leak", 0, ARG_NUMBER, "N", NULL, false, &wishes.leak_exit_code,
+     "Exit with N if the program exits with 0 but has definite leaks; implies --leaks"},
+    {"depth", 0, ARG_NUMBER, "N", NULL, false, &wishes.depth,
+     "Frames kept of each call stack; 128 unless given, at most 256"},
+    {"timeout", 0, ARG_DURATION, "DUR", NULL, false, &wishes.timeout_ns,
+     "End the program after this time, with SIGTERM and, 5 seconds later, SIGKILL; the exit "
+     "status is 124"},
+    {"wait", 0, ARG_SWITCH, NULL, NULL, false, &wishes.wait,
+     "Also wait for processes that the program leaves running; Ctrl-C stops waiting"},
+    {"control", 0, ARG_CHOICE, "RIGHTS", "write|read|off", false, &wishes.control,
+     "What `tally` may do to the program while it runs"},
+    {"preload-only", 0, ARG_SWITCH, NULL, NULL, false, &wishes.preload_only,
+     "Print the environment that would be set, then exit"},
+    {0},
 };
 
 /* ---------------------------------------------------------------- the card */
@@ -290,16 +238,14 @@ const struct command command_run = {
     .usage = "[OPTION...] [--] PROGRAM [ARG...]",
     .text =
         "Starts PROGRAM with the library loaded, waits for it, and prints a summary to standard "
-        "error:"
-        " the highest memory and when it was, what was live at the end, a chart, and the lines of"
-        " code that held most; with --cpu also the functions that used the processor.  The "
-        "recording stays in PROGRAM.PID.tally for `tally report`."
-        "\n\n"
+        "error: the peak memory and when it was reached, what was live at the end, a chart, and "
+        "the lines of code that held most; with --cpu also the functions that used the most "
+        "processor time.  The recording stays in PROGRAM.PID.tally for `tally report`.\n"
+        "\n"
         "The exit status is that of PROGRAM, or that of --exit-code-on-leak; 128+N if signal N "
-        "ended it, 124 after --timeout, 125 "
-        "if"
-        " tally itself failed, 126 and 127 if PROGRAM cannot be run or is not there."
-        "\n\n"
+        "ended it, 124 after --timeout, 125 if tally itself failed, 126 and 127 if PROGRAM cannot "
+        "be run or does not exist.\n"
+        "\n"
         "    tally run ./server --port 8080\n"
         "    tally run --cpu ./server --port 8080\n"
         "    tally run --rate=exact -o test.tally -- make check",

@@ -22,35 +22,18 @@ static struct {
 } options;
 
 static const struct arg_option stats_options[] = {
-    {.name = "every",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &options.every_ns,
-     .help = "Look again and again until the process ends; as text, a line each time"},
-    {.name = "times",
-     .kind = ARG_NUMBER,
-     .value = "N",
-     .target = &options.times,
-     .help = "With --every: look so often and end"},
-    {.name = "format",
-     .kind = ARG_CHOICE,
-     .value = "FORMAT",
-     .choices = "text|json|prometheus",
-     .target = &options.format,
-     .help = "For people, as JSON (one object a line), or as Prometheus metrics"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = ARG_TEXT,
-     .value = "OUT",
-     .target = &options.path,
-     .help = "Write to this file; with --every it is replaced each time"},
-    {.name = "serve",
-     .kind = ARG_TEXT,
-     .value = "PATH.sock",
-     .target = &options.socket,
-     .help = "Answer HTTP at this Unix socket, which only you can open, until the process ends;"
-             " Prometheus metrics unless --format=json"},
-    {.name = NULL},
+    {"every", 0, ARG_DURATION, "DUR", NULL, false, &options.every_ns,
+     "Print an update this often until the process ends; as text, one line each"},
+    {"times", 0, ARG_NUMBER, "N", NULL, false, &options.times,
+     "With --every: number of updates, then exit"},
+    {"format", 0, ARG_CHOICE, "FORMAT", "text|json|prometheus", false, &options.format,
+     "Text for people, JSON (one object per line), or Prometheus metrics"},
+    {"output", 'o', ARG_TEXT, "OUT", NULL, false, &options.path,
+     "Write to this file; with --every it is replaced each time"},
+    {"serve", 0, ARG_TEXT, "PATH.sock", NULL, false, &options.socket,
+     "Serve HTTP at this Unix socket, which only you can open, until the process ends: "
+     "Prometheus metrics, or JSON with --format=json"},
+    {0},
 };
 
 static void print_look(FILE *file, const struct look_at_process *look,
@@ -173,13 +156,13 @@ const struct command command_stats = {
     .summary = "Explain the memory of a running process, line by line",
     .usage = "[OPTION...] TARGET",
     .text =
-        "TARGET is a process id, the name of a program of which one process has the library, or "
-        "the "
-        "path of a control socket.\n\n"
-        "Prints where the memory of the process is: what the program asked for, what the allocator "
-        "adds, and everything else that the kernel counts. The lines add up to RSS. Nothing is "
-        "asked "
-        "of the process, so a stopped one can be looked at as well.\n\n"
+        "TARGET is a process id, the name of a program that exactly one process with the library "
+        "runs, or the path of a control socket.\n"
+        "\n"
+        "Prints where the memory of the process is: what the program asked for, what the "
+        "allocator adds, and everything else that the kernel counts. The lines add up to RSS. The "
+        "process is not asked anything, so this works for a stopped one too.\n"
+        "\n"
         "    tally stats server\n"
         "    tally stats --every=1s 4711\n"
         "    tally stats --every=15s --format=prometheus -o /var/lib/metrics/server.prom server\n"

@@ -61,11 +61,13 @@ static int run(int count, char **words) {
 static const struct arg_option options[] = {
     {"output", 'o', ARG_TEXT, "FILE", NULL, false, &g.output,
      "Write to this file, which must not exist"},
-    {"overwrite", 0, ARG_SWITCH, NULL, NULL, false, &g.overwrite, "Replace the file of -o"},
+    {"overwrite", 0, ARG_SWITCH, NULL, NULL, false, &g.overwrite,
+     "Replace the file of -o if it "
+     "exists"},
     {"pid", 0, ARG_NUMBER, "PID", NULL, false, &g.pid,
      "See files as this live process does, through its root"},
     {"cache", 0, ARG_SWITCH, NULL, NULL, false, &g.cache,
-     "Keep names in a cache, which is the default, and look there first"},
+     "Keep names in a cache and look there first; the default"},
     {0},
 };
 
@@ -76,16 +78,14 @@ const struct command command_symbolize = {
     .summary = "Add names, files and lines to a profile",
     .usage = "[OPTION...] PROFILE",
     .text =
-        "Writes a copy of the profile, as profile.proto with gzip, in which addresses have names "
-        "of "
-        "functions, inlined calls among them, with files and lines.  It can then be read where the "
-        "programs and libraries are not.\n"
+        "Writes a copy of the profile, as profile.proto with gzip, in which addresses have names, "
+        "files and lines of functions, including inlined calls.  It can then be read on machines "
+        "without the programs and libraries.\n"
         "\n"
         "Files are looked up by the paths in the profile, separate debug files below "
-        "/usr/lib/debug.  A "
-        "file counts only when its build-id is the one in the profile.  Results are kept in "
-        "$XDG_CACHE_HOME/tally/sym.  Nothing is fetched from the network unless --debuginfod is "
-        "given.\n"
+        "/usr/lib/debug.  A file counts only when its build-id is the one in the profile.  "
+        "Results are kept in $XDG_CACHE_HOME/tally/sym.  Nothing is fetched from the network "
+        "unless --debuginfod is given.\n"
         "\n"
         "    tally symbolize -o named.pb.gz server.4711.tally\n",
     .options = tables,

@@ -23,12 +23,9 @@ enum { HISTORY = 512, SITES = 10 };
 static struct { uint64_t every_ns; } options = {.every_ns = 1000000000};
 
 static const struct arg_option top_options[] = {
-    {.name = "every",
-     .kind = ARG_DURATION,
-     .value = "DUR",
-     .target = &options.every_ns,
-     .help = "How often to look; 1s unless given"},
-    {.name = NULL},
+    {"every", 0, ARG_DURATION, "DUR", NULL, false, &options.every_ns,
+     "Time between updates; 1s unless given"},
+    {0},
 };
 
 /* What was seen so far, newest last. */
@@ -232,8 +229,9 @@ const struct command command_top = {
     .summary = "Watch the memory of a running process",
     .usage = "[OPTION...] TARGET",
     .text =
-        "Shows the lines of tally stats on the whole screen, with what they were before, and the "
-        "places that hold most while the profiler is on.\n\n"
+        "Shows the lines of tally stats on the whole screen, with how they changed, and the sites "
+        "that hold most while the profiler is on.\n"
+        "\n"
         "    tally top server\n"
         "    tally top --metric=alloc_space --cum server\n",
     .options = (const struct arg_option *const[]){top_options, args_select_options,

@@ -75,8 +75,7 @@ static enum exit_code explain_no_connection(const struct target *target, const c
                         target->pid);
     }
     return complain(EXIT_NO_TARGET,
-                    "process %ld does not listen at %s: %s; tally doctor %ld may "
-                    "know why",
+                    "process %ld does not listen at %s: %s; tally doctor %ld may know why",
                     target->pid, safe_text(path), strerror(error), target->pid);
 }
 
@@ -238,8 +237,8 @@ enum exit_code request_send(const struct target *target, struct wire_writer *req
     }
     if (!wire_read_reply(reply->bytes, (size_t)got, &reply->message)) {
         return complain(EXIT_NO_TARGET,
-                        "process %ld answers in another language; its library may "
-                        "be of another version",
+                        "process %ld answers in another language; its library may be of another "
+                        "version",
                         target->pid);
     }
     return strcmp(reply->message.verb, "ok") == 0 ? EXIT_DONE : explain_error(target, reply);

@@ -37,8 +37,7 @@ struct read_note {
 /* A point of the statistics series. */
 struct read_point {
     uint64_t t_ns;
-    uint64_t rss, live,
-        held; /* bytes; of the process, asked for and not freed, taken by the heap */
+    uint64_t rss, live, held; /* bytes: the process's, asked for and not freed, taken by the heap */
     uint64_t allocated, freed; /* bytes so far */
 };
 

@@ -15,8 +15,8 @@ struct card_style {
 };
 
 struct card {
-    const struct read_run
-        *run;         /* with at least one moment; the last ones, of time too, have names */
+    /* With at least one moment; the last ones, of memory and of time, have names. */
+    const struct read_run *run;
     const char *path; /* of the file */
     uint64_t file_bytes;
     const char *end; /* "" or how the program ended, such as "killed by SIGTERM" */

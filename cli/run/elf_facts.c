@@ -28,8 +28,8 @@ struct look {
     size_t section_count;
     char *names; /* of sections */
     size_t names_bytes;
-    uint64_t
-        left; /* bytes that may still be read: sections of a sparse file can be many and huge */
+    /* Bytes that may still be read: sections of a sparse file can be many and huge. */
+    uint64_t left;
 };
 
 static bool read_at(int fd, void *buffer, size_t bytes, uint64_t offset) {

@@ -24,8 +24,8 @@ struct view {
     uint32_t partner; /* objects of a type of bytes, bytes of one of objects; or PROFILE_NONE */
     uint32_t base;    /* or PROFILE_NONE: this is no comparison */
     uint32_t columns; /* the first so many types are for people */
-    const struct profile
-        *cpu; /* of view_threads: the processor's time, where memory is the metric; or NULL */
+    /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
+    const struct profile *cpu;
     enum select_by by;
     int64_t whole;       /* percentages are of this: everything, selected or not */
     double variance;     /* of the sum that is shown; negative: unknown */

@@ -39,7 +39,7 @@ const struct arg_option view_options[] = {
     {"output", 'o', ARG_TEXT, "OUT", NULL, false, &g.output_path,
      "Write to this file, which must not exist, instead of the standard output"},
     {"source-path", 0, ARG_LIST, "DIR", NULL, false, &g.source_paths,
-     "Where --list looks for sources first; may be given many times"},
+     "Where --list looks for sources first; may be given more than once"},
     {0}};
 
 /* "--top, --tree or --threads": each view once, whatever it is called besides. */

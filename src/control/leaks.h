@@ -15,8 +15,8 @@ struct leaks {
     struct leak_sum kinds[LEAK_KINDS]; /* what is left of the result's */
     struct leak_sum suppressed;
     struct pile marks; /* a byte for each group: not 0 if it was taken out */
-    unsigned
-        text; /* in whose words it is told: LEAK_TEXT_ of opt.h, by default those of the option */
+    /* In whose words it is told: LEAK_TEXT_ of opt.h, by default those of the option. */
+    unsigned text;
     char why[160]; /* without a result: the reason, in a sentence */
 };
 

@@ -70,9 +70,9 @@ struct cpu_totals {
     unsigned hz;        /* 0: there never was a profile */
     uint64_t period_ns; /* one sample stands for this */
     uint64_t start_ns;  /* clock of os_now */
-    uint32_t
-        left_out; /* threads that compute but are not sampled: they block the signal, or the kernel
-                         * has no timer for them (ulimit -i) */
+    /* Threads that compute but are not sampled: they block the signal, or the kernel has no timer
+     * for them (ulimit -i). */
+    uint32_t left_out;
     bool is_wall;
 };
 void cpu_read_totals(struct cpu_totals *totals);

@@ -62,9 +62,9 @@ struct leak_result {
     uint64_t heap_bytes; /* of live objects */
     uint64_t root_bytes;
     uint64_t threads; /* of the program; the library's own do not count */
-    uint64_t
-        unanswered;    /* of those, threads that did not stop: whole stacks of theirs are roots, and
-                          * nothing is lost that was not so twice */
+    /* Of those, threads that did not stop: their whole stacks are roots, and nothing counts as lost
+     * that was not lost twice. */
+    uint64_t unanswered;
     uint64_t pause_ns; /* for which others were held up */
     uint64_t total_ns;
     uint32_t group_count;

@@ -17,8 +17,8 @@ struct roots_wish {
 
 struct roots_found {
     uint64_t bytes;
-    bool
-        is_in_motion; /* a thread that cannot be stopped was in the allocator, and may be out of it next time */
+    /* A thread that cannot be stopped was in the allocator, and may be out of it next time. */
+    bool is_in_motion;
 };
 
 /* Names all roots to mark.h.  False, with a sentence in `why`, when they cannot be found. */

@@ -23,8 +23,8 @@ enum stop_state {
 };
 
 struct stop_thread {
-    _Atomic uint64_t
-        word; /* ticket | enum stop_state, in 8 bits: one who comes late changes neither */
+    /* Ticket | enum stop_state, in 8 bits: one who comes late changes neither. */
+    _Atomic uint64_t word;
     uint32_t thread;
     uint32_t tries;
     uint64_t asked_ns; /* or first seen */
