@@ -173,6 +173,15 @@ static void put_text(struct verdict *verdict) {
              verdict->is_ok ? "\u2264" : ">", limit, unit);
 }
 
+/* Says the verdict about the sum of a type and, if it is too much, where most of it came from. */
+static bool tell(struct verdict *verdict, struct profile *profile, uint32_t type) {
+    put_text(verdict);
+    if (!verdict->is_ok) {
+        verdict->site = find_place(profile, type);
+    }
+    return true;
+}
+
 static bool wants_size(const char *option, const char *text, double *limit) {
     uint64_t bytes;
     if (!parse_size(text, &bytes)) {
@@ -225,13 +234,8 @@ static bool check_peak(struct check *check) {
     if (profile == NULL) {
         return cannot(check, "max-peak", "peak_space and no inuse_space");
     }
-    struct verdict *verdict =
-        add_verdict(check, "peak", (double)profile_total(profile, type), limit, "bytes");
-    put_text(verdict);
-    if (!verdict->is_ok) {
-        verdict->site = find_place(profile, type);
-    }
-    return true;
+    return tell(add_verdict(check, "peak", (double)profile_total(profile, type), limit, "bytes"),
+                profile, type);
 }
 
 /* What a search found where there was one: the sum is exact, and what may be a leak is none. */
@@ -262,13 +266,8 @@ static bool check_leaks(struct check *check) {
     }
     double value =
         leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)profile_total(profile, type);
-    struct verdict *verdict =
-        add_verdict(check, "leaks", value, limit, in_blocks ? "blocks" : "bytes");
-    put_text(verdict);
-    if (!verdict->is_ok) {
-        verdict->site = find_place(profile, type);
-    }
-    return true;
+    return tell(add_verdict(check, "leaks", value, limit, in_blocks ? "blocks" : "bytes"), profile,
+                type);
 }
 
 static bool check_allocs(struct check *check) {
@@ -281,13 +280,8 @@ static bool check_allocs(struct check *check) {
     if (type == PROFILE_NONE) {
         return cannot(check, "max-allocs", "alloc_objects");
     }
-    struct verdict *verdict =
-        add_verdict(check, "allocs", (double)profile_total(profile, type), limit, "count");
-    put_text(verdict);
-    if (!verdict->is_ok) {
-        verdict->site = find_place(profile, type);
-    }
-    return true;
+    return tell(add_verdict(check, "allocs", (double)profile_total(profile, type), limit, "count"),
+                profile, type);
 }
 
 static bool check_growth(struct check *check) {

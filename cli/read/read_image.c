@@ -7,6 +7,7 @@
 #include "read/read_image.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -379,26 +380,28 @@ struct profile *image_take_profile(struct image_pipe *pipe) {
 
 /* ---------------------------------------------------------------- runs */
 
-/* The plain numbers of a run. */
+/* The plain numbers of a run, each named once for both ways. */
+static const size_t run_numbers[] = {
+    offsetof(struct read_run, pid),          offsetof(struct read_run, start_wall_ns),
+    offsetof(struct read_run, rate),         offsetof(struct read_run, samples),
+    offsetof(struct read_run, dropped),      offsetof(struct read_run, cpu_lost),
+    offsetof(struct read_run, cpu_left_out), offsetof(struct read_run, lost_bytes),
+    offsetof(struct read_run, file_bytes),   offsetof(struct read_run, unknown_frames),
+};
+enum { RUN_NUMBERS = sizeof run_numbers / sizeof run_numbers[0] };
+
 static void put_facts(struct image_pipe *pipe, const struct read_run *run) {
     image_put_text(pipe, run->format);
     image_put_text(pipe, run->program);
     image_put_text(pipe, run->arguments);
     image_put_text(pipe, run->host);
     image_put_text(pipe, run->version);
-    image_put_number(pipe, run->pid);
-    image_put_number(pipe, run->start_wall_ns);
-    image_put_number(pipe, run->rate);
     image_put_number(pipe, run->has_ended);
     image_put_number(pipe, run->has_status);
     image_put_number(pipe, (uint64_t)run->status);
-    image_put_number(pipe, run->samples);
-    image_put_number(pipe, run->dropped);
-    image_put_number(pipe, run->cpu_lost);
-    image_put_number(pipe, run->cpu_left_out);
-    image_put_number(pipe, run->lost_bytes);
-    image_put_number(pipe, run->unknown_frames);
-    image_put_number(pipe, run->file_bytes);
+    for (size_t i = 0; i < RUN_NUMBERS; i++) {
+        put(pipe, (const char *)run + run_numbers[i], sizeof(uint64_t));
+    }
 }
 
 static void take_facts(struct image_pipe *pipe, struct read_run *run) {
@@ -410,32 +413,17 @@ static void take_facts(struct image_pipe *pipe, struct read_run *run) {
     run->arguments = image_take_text(pipe);
     run->host = image_take_text(pipe);
     run->version = image_take_text(pipe);
-    run->pid = image_take_number(pipe);
-    run->start_wall_ns = image_take_number(pipe);
-    run->rate = image_take_number(pipe);
     run->has_ended = take_bool(pipe);
     run->has_status = take_bool(pipe);
     run->status = (int)(image_take_number(pipe) & 0xffff);
-    run->samples = image_take_number(pipe);
-    run->dropped = image_take_number(pipe);
-    run->cpu_lost = image_take_number(pipe);
-    run->cpu_left_out = image_take_number(pipe);
-    run->lost_bytes = image_take_number(pipe);
-    run->unknown_frames = image_take_number(pipe);
-    run->file_bytes = image_take_number(pipe);
+    for (size_t i = 0; i < RUN_NUMBERS; i++) {
+        take(pipe, (char *)run + run_numbers[i], sizeof(uint64_t));
+    }
 }
 
 static void put_series(struct image_pipe *pipe, const struct read_run *run) {
     image_put_number(pipe, run->point_count);
-    for (uint32_t i = 0; i < run->point_count; i++) {
-        const struct read_point *point = &run->points[i];
-        image_put_number(pipe, point->t_ns);
-        image_put_number(pipe, point->rss);
-        image_put_number(pipe, point->live);
-        image_put_number(pipe, point->held);
-        image_put_number(pipe, point->allocated);
-        image_put_number(pipe, point->freed);
-    }
+    put(pipe, run->points, run->point_count * sizeof *run->points);
     image_put_number(pipe, run->note_count);
     for (uint32_t i = 0; i < run->note_count; i++) {
         image_put_number(pipe, run->notes[i].t_ns);
@@ -447,13 +435,7 @@ static void take_series(struct image_pipe *pipe, struct read_run *run) {
     uint32_t room = 0;
     for (uint32_t left = take_count(pipe); left > 0 && !pipe->has_failed; left--) {
         run->points = must_have_room(run->points, run->point_count, &room, sizeof *run->points);
-        struct read_point *point = &run->points[run->point_count++];
-        point->t_ns = image_take_number(pipe);
-        point->rss = image_take_number(pipe);
-        point->live = image_take_number(pipe);
-        point->held = image_take_number(pipe);
-        point->allocated = image_take_number(pipe);
-        point->freed = image_take_number(pipe);
+        take(pipe, &run->points[run->point_count++], sizeof *run->points);
     }
     room = 0;
     for (uint32_t left = take_count(pipe); left > 0 && !pipe->has_failed; left--) {
@@ -488,23 +470,15 @@ static struct read_moment *take_moments(struct image_pipe *pipe, uint32_t *count
     return moments;
 }
 
+/* They begin with numbers alone, which may all have any value. */
+enum { LEAK_NUMBERS = offsetof(struct read_leaks, why) };
+
 static void put_leaks(struct image_pipe *pipe, const struct read_leaks *leaks) {
     image_put_number(pipe, leaks != NULL);
     if (leaks == NULL) {
         return;
     }
-    image_put_number(pipe, (uint64_t)leaks->heap);
-    image_put_number(pipe, (uint64_t)leaks->roots);
-    image_put_number(pipe, (uint64_t)leaks->threads);
-    image_put_number(pipe, (uint64_t)leaks->unanswered);
-    image_put_number(pipe, (uint64_t)leaks->pause_ns);
-    image_put_number(pipe, (uint64_t)leaks->total_ns);
-    image_put_number(pipe, (uint64_t)leaks->rate);
-    for (unsigned i = 0; i < READ_LEAK_SUMS; i++) {
-        image_put_number(pipe, (uint64_t)leaks->sums[i].objects);
-        image_put_number(pipe, (uint64_t)leaks->sums[i].bytes);
-        image_put_number(pipe, (uint64_t)leaks->sums[i].requested);
-    }
+    put(pipe, leaks, LEAK_NUMBERS);
     image_put_profile(pipe, leaks->profile);
     image_put_text(pipe, leaks->why);
 }
@@ -515,18 +489,7 @@ static struct read_leaks *take_leaks(struct image_pipe *pipe) {
     }
     struct read_leaks *leaks = must_alloc(sizeof *leaks);
     memset(leaks, 0, sizeof *leaks);
-    leaks->heap = take_signed(pipe);
-    leaks->roots = take_signed(pipe);
-    leaks->threads = take_signed(pipe);
-    leaks->unanswered = take_signed(pipe);
-    leaks->pause_ns = take_signed(pipe);
-    leaks->total_ns = take_signed(pipe);
-    leaks->rate = take_signed(pipe);
-    for (unsigned i = 0; i < READ_LEAK_SUMS; i++) {
-        leaks->sums[i].objects = take_signed(pipe);
-        leaks->sums[i].bytes = take_signed(pipe);
-        leaks->sums[i].requested = take_signed(pipe);
-    }
+    take(pipe, leaks, LEAK_NUMBERS);
     leaks->profile = image_take_profile(pipe);
     if (leaks->profile != NULL) {
         leaks->why = take_kept(pipe, leaks->profile);
