@@ -48,10 +48,6 @@ static void *alloc_small(unsigned size_class) {
     return object;
 }
 
-static void *alloc_large(size_t size, size_t alignment, bool *zeroed) {
-    return place_alloc_large(thread_arena(), size, alignment, zeroed);
-}
-
 /* Without its cache, from its arena or, while a hook runs, from one that needs none. */
 static void *alloc_small_uncached(unsigned size_class) {
     void *object = cache_alloc_uncached(tls.self, size_class);
@@ -88,7 +84,7 @@ static COLD void *alloc_in_mode(unsigned size_class, size_t size, size_t alignme
     thread_settle_modes();
     bool uncached = tls.modes & THREAD_PAST_CACHE;
     if (size_class == 0) {
-        return alloc_large(size, alignment, zeroed);
+        return place_alloc_large(thread_arena(), size, alignment, zeroed);
     }
     return uncached ? alloc_small_uncached(size_class) : alloc_small(size_class);
 }
@@ -97,7 +93,8 @@ static void *alloc_once(unsigned size_class, size_t size, size_t alignment, bool
     if (UNLIKELY(tls.modes != 0)) {
         return alloc_in_mode(size_class, size, alignment, zeroed);
     }
-    return size_class != 0 ? alloc_small(size_class) : alloc_large(size, alignment, zeroed);
+    return size_class != 0 ? alloc_small(size_class)
+                           : place_alloc_large(thread_arena(), size, alignment, zeroed);
 }
 
 /* The first try of a thread whose arena has hooks since a moment ago ends in the discovery of that. */
@@ -381,7 +378,7 @@ bool heap_resize(const struct heap_object *object, size_t size) {
     return true;
 }
 
-/* As in alloc_large, caches are emptied before the heap grows. */
+/* As in place_alloc_large, caches are emptied before the heap grows. */
 void *heap_move(const struct heap_object *object, size_t size) {
     if (object->size_class != 0 || object->span == NULL || object->span->arena & ARENA_HOOKED) {
         return NULL;

@@ -24,7 +24,7 @@ static bool calls_hooks(unsigned arena) {
 }
 
 /* As with small objects, the heap grows only after the caches have been emptied. */
-static void *alloc_large(unsigned arena, size_t size, size_t alignment, bool *zeroed) {
+static void *take_large(unsigned arena, size_t size, size_t alignment, bool *zeroed) {
     if (calls_hooks(arena)) {
         return hooked_alloc_large(arena, size, alignment, zeroed);
     }
@@ -40,7 +40,7 @@ static void *alloc_large(unsigned arena, size_t size, size_t alignment, bool *ze
 }
 
 void *place_alloc_large(unsigned arena, size_t size, size_t alignment, bool *zeroed) {
-    void *object = alloc_large(arena, size, alignment, zeroed);
+    void *object = take_large(arena, size, alignment, zeroed);
     if (LIKELY(object != NULL)) {
         thread_note_alloc(large_usable_bytes(size));
     }
@@ -48,7 +48,7 @@ void *place_alloc_large(unsigned arena, size_t size, size_t alignment, bool *zer
 }
 
 /* The object carries the secret. */
-static void *alloc_small(struct place place, unsigned arena, unsigned size_class) {
+static void *take_small(struct place place, unsigned arena, unsigned size_class) {
     void *object;
     if (place.cache >= 0 && !arena_uses_hooks(arena) &&
         tcaches_alloc((unsigned)place.cache, arena, size_class, &object)) {
@@ -67,7 +67,7 @@ static void *alloc_once(struct place place, unsigned size_class, size_t size, si
     if (size_class == 0) {
         return place_alloc_large(arena, size, alignment, zeroed);
     }
-    void *object = alloc_small(place, arena, size_class);
+    void *object = take_small(place, arena, size_class);
     if (object != NULL) {
         slab_set_word1(object, 0);
     }

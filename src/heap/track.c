@@ -187,7 +187,7 @@ bool track_is_due(const struct track_request *request) {
 
 /* ---------------------------------------------------------------- objects with a number */
 
-static void *alloc_small(struct place place, unsigned arena, unsigned c, uint32_t id) {
+static void *alloc_tracked_small(struct place place, unsigned arena, unsigned c, uint32_t id) {
     if (!arena_prepare_tracked(arena)) {
         return NULL;
     }
@@ -203,7 +203,8 @@ static void *alloc_small(struct place place, unsigned arena, unsigned c, uint32_
     return object;
 }
 
-static void *alloc_large(unsigned arena, size_t size, size_t alignment, uint32_t id, bool *zeroed) {
+static void *alloc_tracked_large(unsigned arena, size_t size, size_t alignment, uint32_t id,
+                                 bool *zeroed) {
     void *object = place_alloc_large(arena, size, alignment, zeroed);
     if (object != NULL) {
         classmap_span((uintptr_t)object)->id = id;
@@ -218,8 +219,9 @@ static __attribute__((noinline)) void *alloc_anywhere(const struct track_request
         return NULL;
     }
     unsigned c = request->size_class;
-    void *object = c != 0 ? alloc_small(request->place, arena, c, id)
-                          : alloc_large(arena, request->size, request->alignment, id, zeroed);
+    void *object = c != 0
+                       ? alloc_tracked_small(request->place, arena, c, id)
+                       : alloc_tracked_large(arena, request->size, request->alignment, id, zeroed);
     if (object != NULL && tls.modes & THREAD_EXACT) {
         thread_count_alloc(track_usable(request));
     }
