@@ -46,7 +46,7 @@ bool attention_notice_fork(void) {
     uint32_t wiped = 0;
     atomic_compare_exchange_strong(&attention_page.generation, &wiped, next);
     wiped = 0;
-    /* Release: who sees the bit sees a generation. */
+    /* Release: whoever sees the bit sees a generation. */
     atomic_compare_exchange_strong_explicit(&attention_page.word, &wiped,
                                             ATTENTION_CALM | ATTENTION_FORKED, memory_order_release,
                                             memory_order_relaxed);

@@ -47,7 +47,7 @@ struct attention_page {
     _Atomic uint32_t generation; /* of locks, shifted; 0 in a child that has not looked yet */
     /* When ATTENTION_STATS is to be raised, by os_now_ms(); seldom written, unlike what follows. */
     _Alignas(CACHE_LINE) _Atomic uint64_t stats_due_ms;
-    /* For one who wants to find zeros in a child, where attention_init has said that it will. */
+    /* For a user that must find zeros in a child; it does if attention_init returned true. */
     _Alignas(CACHE_LINE) char rest[LARGEST_PAGE - 2 * CACHE_LINE];
 };
 extern struct attention_page attention_page HIDDEN __attribute__((aligned(LARGEST_PAGE)));
@@ -69,12 +69,12 @@ void attention_forget(void);
 void attention_start(void);
 
 /* Where the word is 0 in a started process: locks of threads that are gone are void from now on, and
- * ATTENTION_FORKED is set.  False when the process has not started. */
+ * ATTENTION_FORKED is set.  Returns false when the process has not started. */
 bool attention_notice_fork(void);
 
 void attention_raise(enum attention bit);
 
-/* Somebody has read the clock: is it time to tell others how the heap is? */
+/* The caller has read the clock: is it time to renew the page of counters? */
 static inline void attention_note_time(uint64_t now_ms) {
     if (UNLIKELY(now_ms >=
                  atomic_load_explicit(&attention_page.stats_due_ms, memory_order_relaxed))) {
@@ -82,5 +82,5 @@ static inline void attention_note_time(uint64_t now_ms) {
     }
 }
 
-/* Clears the bits given; those of them that were set. */
+/* Clears the bits given and returns those of them that were set. */
 uint32_t attention_take(uint32_t bits);

@@ -68,7 +68,7 @@ static bool try_to_take(struct lock *lock, uint32_t word, uint32_t keep, enum lo
     return done;
 }
 
-/* One who sleeps for the lock. */
+/* A thread that sleeps for the lock. */
 struct sleep {
     uint64_t since_ns; /* 0: it never slept */
     uint32_t sleepers; /* with it */
@@ -113,7 +113,7 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
         }
         if (spins < SPINS) {
             relax();
-        } else if (word & LOCK_LOCKED && /* else somebody was quicker, and may be gone again */
+        } else if (word & LOCK_LOCKED && /* or it was quick, and is gone */
                    (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
                                                &lock->word, &word, word | LOCK_WAITERS,
                                                memory_order_relaxed, memory_order_relaxed))) {
@@ -154,7 +154,7 @@ struct lock_counts lock_read_counts(const struct lock *lock) {
     };
 }
 
-/* Releases a lock as if its holder had vanished: the next one is told to repair. */
+/* Releases a lock as if its holder had vanished: the next holder is told to repair. */
 static COLD void leave_abandoned(struct lock *lock) {
     if (DEBUG) {
         lock_note_released(lock);

@@ -47,7 +47,7 @@ struct lock {
     _Atomic uint32_t word;
     uint32_t rank;
     uint64_t taken; /* how often */
-    /* Of those who found it held: */
+    /* Of the threads that found it held: */
     uint64_t spun;  /* had it after spinning */
     uint64_t slept; /* had it after a sleep */
     uint64_t slept_ns;
@@ -139,7 +139,7 @@ static inline bool lock_is_held(const struct lock *lock) {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) & LOCK_LOCKED;
 }
 
-/* Reads take no lock and may be a few calls apart. */
+/* Takes no lock, so the figures may be a few calls apart. */
 struct lock_counts lock_read_counts(const struct lock *lock);
 
 /* Counts from 0 again.  Takes the lock for a moment. */

@@ -30,8 +30,8 @@ static bool is_error_of_start(int fd) {
            inode == os_facts.error_inode;
 }
 
-/* The program may have closed descriptor 2, or have a file of its own there.  The copy may have been closed, too,
- * and be another file by now. */
+/* The program may have closed descriptor 2, or have a file of its own there.  The copy may have been closed as
+ * well, and its number be another file by now. */
 static int descriptor(void) {
     return kept >= 0 && !is_error_of_start(2) && is_error_of_start(kept) ? kept : 2;
 }

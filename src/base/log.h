@@ -13,11 +13,11 @@
 /* Where lines go instead of descriptor 2, while it is not NULL: the program's malloc_message. */
 extern void (**log_writer)(void *opaque, const char *text) HIDDEN;
 
-/* Many programs close standard error before they exit.  Who has something to say after that keeps a copy of it,
- * early. */
+/* Many programs close standard error before they exit.  Code that has something to say after that keeps a copy
+ * of it early. */
 void log_keep_error(void);
 
-/* The child of a fork must not keep a pipe open that others wait for the end of. */
+/* The child of a fork must not keep a pipe open whose end others wait for. */
 void log_forked(void);
 
 /* Text as it is, to log_writer or descriptor 2. */
@@ -28,9 +28,8 @@ extern const uint64_t *log_aborts HIDDEN;
 
 /* One line. */
 void log_line(const char *format, ...) PRINTF_LIKE(1, 2);
-/* The same past log_writer, for a thread that must call nothing of the program's, about what the program knows
- * nothing of: only while descriptor 2 is what it was at start.  A program that has closed it may have a file
- * of its own there. */
+/* The same past log_writer, for a thread that must not call code of the program.  Nothing is written unless
+ * descriptor 2 is what it was at start: a program that has closed it may have a file of its own there. */
 void log_note(const char *format, ...) PRINTF_LIKE(1, 2);
 void log_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 _Noreturn void fatal(const char *format, ...) PRINTF_LIKE(1, 2);

@@ -40,7 +40,8 @@ bool os_address_space_is_limited(void);
 /* The value of an environment variable, or NULL.  Works before libc has set up `environ`. */
 const char *os_environment(const char *name);
 
-/* Puts a copy of `name=value` into the environment of this program and of those it starts.  Nothing happens before libc knows the environment, or without memory. */
+/* Puts a copy of `name=value` into the environment of this program and of those it starts.  Nothing happens before
+ * libc knows the environment, or without memory. */
 void os_add_environment(const char *entry);
 
 /* The text of a symbolic link, without an end, cut at `bytes`.  Its length, or -errno. */
@@ -116,7 +117,7 @@ int os_wipe_on_fork(void *start, size_t bytes);
 /* Sleeps while `*word == expected`; may wake for no reason.  os_wake() wakes one sleeper. */
 void os_wait(_Atomic uint32_t *word, uint32_t expected);
 
-/* The same for at most so many milliseconds. */
+/* The same for at most this number of milliseconds. */
 void os_wait_ms(_Atomic uint32_t *word, uint32_t expected, uint64_t ms);
 void os_wake(_Atomic uint32_t *word);
 
@@ -149,8 +150,8 @@ uintptr_t os_first_stack_end(void);
 /* The CPU this thread runs on now.  A hint: it may be stale or out of range at once. */
 uint32_t os_current_cpu(void);
 
-/* libc's errno of this thread, for code that calls functions of the program and has to leave it as it
- * was. */
+/* libc's errno of this thread, for code that calls functions of the program and must restore errno after
+ * that. */
 int os_error(void);
 void os_set_error(int error);
 
@@ -159,7 +160,8 @@ void os_write(int fd, const char *text, size_t length);
 
 /*
  * Files.  Descriptors are closed on exec, have high numbers where the limit allows, and never 0, 1 or 2, so
- * that what the program prints after it has closed one of those goes into no file of ours.  All give -errno when they fail.
+ * that what the program prints after it has closed one of those goes into no file of ours.  All give -errno when
+ * they fail.
  */
 
 /* A descriptor to read from, or one of a new file of mode 0600: -EEXIST for whatever has that name,
@@ -172,14 +174,14 @@ int os_create(const char *path);
 /* A descriptor that writes at the end of an existing file; links are not followed. */
 int os_append(const char *path);
 
-/* Which file it is, whatever its name; cuts it to so many bytes. */
+/* Which file it is, whatever its name; cuts it to this number of bytes. */
 struct os_identity {
     uint64_t device, inode, bytes;
 };
 int os_identify(int fd, struct os_identity *identity);
 int os_truncate(int fd, uint64_t bytes);
 
-/* Would a tenth of the disk stay free if so many bytes were written?  0, or -OS_LITTLE_ROOM: no call on a
+/* Would a tenth of the disk stay free if this number of bytes were written?  0, or -OS_LITTLE_ROOM: no call on a
  * file gives this code.  0 also for what is on no disk, and where the kernel does not tell. */
 enum { OS_LITTLE_ROOM = 63 };
 int os_check_room(int fd, uint64_t bytes);
@@ -197,13 +199,13 @@ int os_write_all(int fd, const void *bytes, size_t length);
 int os_rename(const char *from, const char *to);
 int os_remove(const char *path);
 
-/* The same in place of a file that has the name. */
+/* The same, replacing a file that has the name. */
 int os_replace(const char *from, const char *to);
 
 /* Is it a file of this user, itself and not a link, that has no other name? */
 bool os_is_own_file(const char *path);
 
-/* Is there something of this name, be it a link to nothing? */
+/* Does anything have this name, even a link to nothing? */
 bool os_exists(const char *path);
 
 /* The beginning of a file as a string of up to `capacity` - 1 characters; its length or -errno. */

@@ -410,7 +410,7 @@ static int (*_Atomic fast_clock)(clockid_t clock, struct timespec *now);
 typedef ElfW(Sym) elf_symbol;
 typedef ElfW(Dyn) elf_dynamic;
 
-/* How many symbols a table has, the hash table that goes with it says. */
+/* The number of symbols in a table: only the hash table beside it knows. */
 static const elf_symbol *find_symbol(const elf_symbol *symbols, uint32_t count, const char *names,
                                      const char *name) {
     for (uint32_t i = 0; i < count; i++) {
@@ -549,8 +549,8 @@ static int write_all(int fd, const char *text, size_t length) {
 }
 
 /*
- * A broken pipe or a file at its size limit raises a signal that ends the program, which asked for
- * nothing.  It is kept away, and taken back if it came; one that was pending before stays.
+ * A broken pipe or a file at its size limit raises a signal that would end the program for a write of
+ * ours.  The signal is blocked, and taken back if it came; one that was pending before stays.
  */
 int os_write_all(int fd, const void *bytes, size_t length) {
     uint64_t ours = signal_bit(SIGPIPE) | signal_bit(SIGXFSZ);
@@ -620,11 +620,11 @@ int os_append(const char *path) {
     return open_file(path, O_WRONLY | O_APPEND | O_NOFOLLOW);
 }
 
-/* Asked of files that others need the room on, so what only root may use counts as used.  Behind a filter of
- * system calls nothing is asked: this one is rare enough to be fatal. */
+/* The disk is shared with others, so what only root may use counts as used.  Behind a filter of system calls the
+ * kernel is not asked: this call is so rare that the filter may end the process for it. */
 int os_check_room(int fd, uint64_t bytes) {
     struct statfs disk;
-    enum { KEPT_FREE = 10 }; /* one part in so many */
+    enum { KEPT_FREE = 10 }; /* a tenth */
     if (os_is_confined() || raw_call(SYS_fstatfs, fd, (long)&disk, 0, 0, 0, 0) != 0 ||
         disk.f_blocks == 0 || disk.f_bsize <= 0) {
         return 0;

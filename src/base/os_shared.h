@@ -25,11 +25,11 @@ struct os_shared {
  * with nothing left behind. */
 int os_shared_make(struct os_shared *made, const char *name, size_t bytes);
 
-/* Unmaps it and closes the descriptor, if that is still the one. */
+/* Unmaps the memory and closes the descriptor, if that still leads to it. */
 void os_shared_leave(struct os_shared *shared);
 
-/* Moves a descriptor to a number that programs hardly use: 512 or more, or less where the limit wants
- * that, but none below 3.  The new number, or -errno with the descriptor closed; a copy leaves it open. */
+/* Moves a descriptor to a number that programs hardly use: 512 or more, or less where the limit demands
+ * it, but never below 3.  The new number, or -errno with the descriptor closed; a copy leaves it open. */
 int os_copy_high(int fd);
 int os_move_high(int fd);
 /* The same, but the first one stays open. */
@@ -38,6 +38,6 @@ int os_copy_high(int fd);
 /* What a descriptor leads to; false where it is not open. */
 bool os_inode_of(int fd, uint64_t *device, uint64_t *inode);
 
-/* May a system call that nobody has asked for end the process?  Then there is a filter that the process
- * cannot get rid of, and has perhaps made itself. */
+/* May an unexpected system call end the process?  It may behind a filter that the process cannot get rid of, and
+ * perhaps has set itself. */
 bool os_is_confined(void);

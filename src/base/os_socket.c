@@ -267,7 +267,7 @@ static long wait_for(struct pollfd *items, unsigned count, int64_t ms) {
     return raw_call(SYS_ppoll, (long)items, (long)count, ms < 0 ? 0 : (long)&time, 0, 0, 0);
 }
 
-/* Who has room is not too slow, however late it is: we may not have run for a while. */
+/* A reader that has room is not too slow, however late it is: we may not have run for a while. */
 static bool wait_for_room(int fd, uint64_t end_ms) {
     long ready = 0;
     uint64_t left_ms;

@@ -49,7 +49,7 @@ bool os_peer(int fd, uint32_t *pid, uint32_t *user);
 ssize_t os_receive(int fd, void *bytes, size_t capacity, int *passed);
 int os_send(int fd, const void *bytes, size_t length);
 
-/* Nobody may connect or be waited for any more: wakes whoever waits for the socket. */
+/* Ends connecting and waiting: wakes whoever waits for the socket. */
 void os_shut(int fd);
 
 /* Is this a regular file or a pipe that may be written to?  0 or -errno. */
@@ -58,7 +58,7 @@ int os_check_output(int fd);
 /* Writes all before a moment of os_now_ms(); -ETIMEDOUT when a pipe stays full. */
 int os_write_before(int fd, const void *bytes, size_t length, uint64_t end_ms);
 
-/* Waits until one of them can be read, or has ended, at most so many milliseconds; -1: for ever.  Sets
+/* Waits until one of them can be read, or has ended, at most this number of milliseconds; -1: for ever.  Sets
  * what each is.  0, also when a signal came before, or -errno at once. */
 struct os_waited {
     int fd; /* -1: none */

@@ -150,8 +150,8 @@ static void take_lines(const char *text, int signal, struct os_thread_look *look
     look->has_run |= (waits != NULL && *waits > '0') || (losses != NULL && *losses > '0');
 }
 
-/* The text has a line of any length, for groups; the lines of interest are short.  What it does not say about signals
- * is taken for the worse. */
+/* The text has a line of any length, for groups; the lines of interest are short.  Where it says nothing about
+ * signals, the worst is assumed. */
 struct os_thread_look os_look_at_thread(uint32_t thread, int signal) {
     enum { LINE_MOST = 128 };
     struct os_thread_look look = {.blocks_signals = true};
@@ -260,8 +260,8 @@ void *os_map_shared(size_t bytes) {
     return os_is_error(result) ? NULL : (void *)result;
 }
 
-/* Others must not wait for what a copy holds: pipes that are to end, a processor of real time, memory.  Whatever
- * the kernel refuses is done without. */
+/* Nobody must wait for what a copy holds: the end of a pipe, a processor at real-time priority, memory.  What the
+ * kernel refuses is left as it is. */
 static void step_back(void) {
     struct sched_param parameters = {0};
     raw_call(SYS_close_range, 0, UINT_MAX, 0, 0, 0, 0);

@@ -13,7 +13,7 @@
 /* The kernel's number of this thread.  In handlers, too. */
 uint32_t os_thread_id(void);
 
-/* What libc finds this thread's own data by, and by which the thread is known in its memory. */
+/* The thread pointer, by which libc finds this thread's own data; it also identifies the thread in memory. */
 uintptr_t os_thread_pointer(void);
 
 /* Where libc keeps the addresses of a thread's data by module: an object of the heap, or none; 0: unknown. */
@@ -51,7 +51,7 @@ struct os_interrupted {
 };
 struct os_interrupted os_interrupted(const void *context);
 
-/* Keeps all signals from this thread that can be; and the way back. */
+/* Blocks all signals that can be blocked in this thread; and restores them. */
 void os_block_signals(uint64_t *before);
 void os_restore_signals(const uint64_t *before);
 
@@ -64,10 +64,10 @@ void os_wake_all(_Atomic uint32_t *word);
 void *os_map_shared(size_t bytes);
 
 /*
- * A copy of this process with this thread alone, of which the parent hears nothing: its end raises no
+ * A copy of this process with this thread alone, which the program does not notice: its end raises no
  * signal, and waits for children do not find it.  0 in the copy, its number here, or -errno.  The copy ends
- * with the thread that made it, and may make system calls only.  It has no descriptors, no right of way on the
- * processor, and is the first to go when memory runs out.
+ * with the thread that made it, and may make system calls only.  It has no descriptors and no real-time priority,
+ * and is the first to be killed when memory runs out.
  */
 int os_copy_process(void);
 

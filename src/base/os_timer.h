@@ -29,14 +29,14 @@ struct os_timer_target {
 /* A timer that does not run yet; its number, or -errno. */
 int os_timer_create(const struct os_timer_target *target);
 
-/* The first expiry after so many nanoseconds, more than 0, and then one every period. */
+/* The first expiry comes after `first_ns`, more than 0, and then one every period. */
 int os_timer_set(int timer, uint64_t first_ns, uint64_t period_ns);
 void os_timer_delete(int timer);
 
 /*
- * The one timer of a process, with the processor time of all threads (SIGPROF) or the clock (SIGALRM), every so
- * many nanoseconds, or 0: not any more.  One of the threads that run gets the signal, on every kernel; one of
- * os_timer_create would go to the first thread on those before 6.4.  How often it has expired is not told.
+ * The one timer of a process, on the processor time of all threads (SIGPROF) or on the clock (SIGALRM), with a
+ * period in nanoseconds; 0 stops it.  One of the running threads gets the signal, on every kernel; that of an
+ * os_timer_create timer would go to the first thread before Linux 6.4.  How often it has expired is not told.
  */
 int os_timer_of_process(bool is_wall, uint64_t period_ns);
 

@@ -70,7 +70,7 @@ void own_end(void) {
     }
     uint32_t before = atomic_fetch_sub(&g.word, ONE);
     if (before & SHUT) {
-        os_wake_all(&g.word); /* who closes waits on the same word as those who want to work */
+        os_wake_all(&g.word); /* own_close waits on the same word as threads that want to work */
     }
 }
 

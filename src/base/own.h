@@ -21,8 +21,8 @@ void own_leave(void);
 void own_begin(void);
 void own_end(void);
 
-/* Closes the gate and waits, for at most so many milliseconds, until nobody but perhaps the caller works; false,
- * with the gate open, when somebody still does. */
+/* Closes the gate and waits, for at most this number of milliseconds, until nobody but perhaps the caller works.
+ * False, with the gate open, when somebody still does. */
 bool own_close(uint64_t most_ms);
 void own_open(void);
 
@@ -32,6 +32,7 @@ void own_forked(void);
 /* Is this thread one of ours?  Then what it has left on its stack begins at `*sp`. */
 bool own_find(uint32_t thread, uintptr_t *sp, uintptr_t *pointer);
 
-/* This memory, which stays, holds copies of the program's words: what they point to is not held by them. */
+/* Memory of ours that is never unmapped and holds copies of the program's words.  A leak check must not take these
+ * copies for pointers that keep objects alive. */
 void own_memory(const void *start, size_t bytes);
 void own_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);

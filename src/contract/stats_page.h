@@ -24,7 +24,7 @@
  * never used, is in `mapped` alone.
  *
  * The page is renewed by calls of the program that miss their thread's cache, at most every 100 ms; what
- * needs a look at all threads (cached, the totals, threads) at most once a second, by sum_ns.  Both are more
+ * needs a look at all threads (cached, the totals, threads) at most once a second, by sum_ns.  Both happen more
  * often in the first second of the process.  Totals never fall; what was freed by sum_ns is what was allocated
  * by then and did not live.  The page is never renewed by a program that calls nothing:
  * refresh_ns tells how old it is.

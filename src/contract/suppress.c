@@ -31,7 +31,7 @@ bool suppress_next(const char **text, struct suppress_rule *rule) {
     return false;
 }
 
-/* Is the name, from its beginning, what the pattern says?  After a mismatch the last star takes one character
+/* Does the name match the pattern from its beginning?  After a mismatch the last star takes one character
  * more. */
 static bool matches_from(const char *pattern, const char *end, bool to_the_end, const char *name) {
     const char *star = NULL, *resume = NULL;

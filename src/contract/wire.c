@@ -73,7 +73,7 @@ static bool skip(struct rest *rest, char c) {
     return is_there;
 }
 
-/* Decodes up to a blank or the end, which is then the end of the string; false for what may not be.  There
+/* Decodes up to a blank or the end, which is then the end of the string; false for what is not allowed.  There
  * is a byte behind the end. */
 static bool read_value(struct rest *rest, const char **value) {
     char *to = rest->at;

@@ -58,7 +58,7 @@ struct wire_message {
     struct wire_field fields[WIRE_MOST_FIELDS];
 };
 
-/* Reads `length` bytes as a request or as a reply, and changes them on the way.  False when they are none. */
+/* Reads `length` bytes as a request or as a reply, and changes them on the way.  False for anything else. */
 bool wire_read_request(char *bytes, size_t length, struct wire_message *message);
 bool wire_read_reply(char *bytes, size_t length, struct wire_message *message);
 
