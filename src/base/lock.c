@@ -113,7 +113,7 @@ COLD enum lock_found lock_acquire_slowly(struct lock *lock) {
         }
         if (spins < SPINS) {
             relax();
-        } else if (word & LOCK_LOCKED && /* or it was quick, and is gone */
+        } else if (word & LOCK_LOCKED && /* if not, it is free now: try again */
                    (word & LOCK_WAITERS || atomic_compare_exchange_strong_explicit(
                                                &lock->word, &word, word | LOCK_WAITERS,
                                                memory_order_relaxed, memory_order_relaxed))) {

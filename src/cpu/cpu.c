@@ -4,7 +4,7 @@
  *
  *      off --start--> starting --> on --stop--> stopping --> off
  *
- * Handlers count themselves in and out, so that who stops can wait until none is left.  The handler stays
+ * Handlers count themselves in and out, so that cpu_stop can wait until none is left.  The handler stays
  * when the profile has ended: a signal that is still on its way would end the process otherwise.
  *
  * The kernel tells how often a timer has expired since its last signal.  A sample stands for all of these,
@@ -47,7 +47,7 @@ enum {
     LOOK_SOON_MS = 50,
     END_MS = 1000, /* wait for handlers */
     NODES_MOST = 1 << 20,
-    LATE_MS = 50, /* The kernel's own clock is never so slow. */
+    LATE_MS = 50, /* The kernel's own clock ticks more often than that. */
 };
 
 enum state { OFF, STARTING, ON, STOPPING };
@@ -76,7 +76,7 @@ static struct {
     uint64_t scanned_ms, looked_ms;
 } g = {.lock = LOCK_OF_RANK(RANK_CPU)};
 
-/* Guarded by the lock; apart from g, whose initial values would make it a part of the file. */
+/* Guarded by the lock.  Apart from g, which has initial values and so lies in the file: this need not. */
 static struct trie_path path;
 
 /* In a child nothing is on, so what is behind the lock is not used before it is made anew. */
@@ -114,7 +114,7 @@ static uint64_t process_clock(void) {
     return g.options.is_wall ? os_now_ns() : os_process_time_ns();
 }
 
-/* By the clock, since the kernel looks at it seldom and does not say how often the timer should have expired. */
+/* By the process's clock: the kernel does not tell how often this timer has expired. */
 static uint32_t weigh_for_process(void) {
     uint64_t counted = atomic_load(&g.counted_ns);
     uint64_t now = process_clock();
@@ -218,8 +218,8 @@ static void scan(uint64_t now_ms) {
     }
 }
 
-/* Code that is not in /proc, or damaged stacks, are met again and again: the less is new, the later the next
- * look. */
+/* Code that is not in /proc and damaged stacks are met again and again, so a look that finds nothing new puts
+ * off the next one. */
 static void look_at_code(void) {
     enum code_news news = code_look(no_handler_runs);
     g.look_soon_ms =
@@ -231,8 +231,8 @@ static void look_at_code(void) {
     }
 }
 
-/* A program that has put itself behind a filter of system calls may be ended by one it does not know of; who
- * is sampled then stays as it is. */
+/* A filter of system calls that the program has set may end it for one that the filter does not know; then the
+ * set of sampled threads stays as it is. */
 bool writer_may_ask(void) {
     return os_facts.confined || !os_is_confined();
 }
@@ -248,8 +248,8 @@ static void look_around(void) {
     }
 }
 
-/* A program that has set the signal's action itself gets no more of them: they would be foreign to it, or end
- * it. */
+/* A program that has set the signal's action itself gets no more signals: it would not know them, or end by
+ * them. */
 static void look_at_signal(void) {
     struct sigaction action;
     if (cpu_is_on() && writer_may_ask() && sigaction(g.signal, NULL, &action) == 0 &&
@@ -278,7 +278,7 @@ static uint64_t find_wait(bool is_soon) {
     return sleeps ? 0 : wait_ms;
 }
 
-/* False, and there is no writer any more, if nobody wants one. */
+/* False, with the writer gone, if nobody wants one. */
 static bool go_on(void) {
     enter();
     bool goes_on = g.is_kept || atomic_load(&g.state) != OFF;
@@ -342,7 +342,7 @@ void writer_ring(void) {
 
 /* ---------------------------------------------------------------- signals */
 
-/* Can it be had: nobody handles it, or we do already? */
+/* Is it free: nobody handles it, or we do already? */
 static bool is_free(int number) {
     struct sigaction action;
     if (sigaction(number, NULL, &action) != 0) {
@@ -352,7 +352,7 @@ static bool is_free(int number) {
                                 (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN));
 }
 
-/* Nobody has said anything about it, nor waits for it with its first thread, as who blocks a signal does. */
+/* Has the program neither set its action nor blocked it in its first thread, as those do that wait for it? */
 static bool is_untouched(int number) {
     struct sigaction action;
     return sigaction(number, NULL, &action) == 0 &&
@@ -383,7 +383,7 @@ static int choose_signal(const struct cpu_options *options) {
     return number != 0 ? number : find_real_time(is_free);
 }
 
-/* All others are blocked meanwhile: a handler that leaves by a jump would take ours along. */
+/* All other signals are blocked meanwhile: a handler that leaves by a jump would skip the rest of ours. */
 static bool catch_signal(const struct cpu_options *options, char why[CPU_WHY]) {
     struct sigaction action = {.sa_sigaction = on_signal,
                                .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
@@ -449,7 +449,7 @@ static bool start_thread_timers(char why[CPU_WHY]) {
     return done || explain(why, "the kernel gives no timer for a thread");
 }
 
-/* While nothing is on.  What somebody else was at when this process was forked is left as it is. */
+/* While nothing is on.  What another thread was changing when this process was forked is left as it is. */
 static void forget(bool is_sound) {
     sums_clear(is_sound);
     threads_forget(is_sound);
@@ -480,7 +480,7 @@ static bool begin(const struct cpu_options *options, char why[CPU_WHY]) {
     if (!writer_make()) {
         return explain(why, "a thread for it cannot be made");
     }
-    /* It is on when that is done: who stops it finds all timers. */
+    /* Last, so that cpu_stop finds all timers. */
     return options->is_process_timer ? start_process_timer(why) : start_thread_timers(why);
 }
 
@@ -580,7 +580,7 @@ unsigned cpu_read_stack(const void *context, uintptr_t *addresses, unsigned most
                         unsigned skipped) {
     bool met_unknown = false;
     struct walk_registers start = context != NULL ? walk_registers_of(context) : registers_here();
-    unsigned first = context != NULL ? skipped : skipped + 2; /* this function and who called it */
+    unsigned first = context != NULL ? skipped : skipped + 2; /* this function and its caller */
     struct rack_slot *slot = rack_take();                     /* The stack may be small. */
     if (slot == NULL) {
         addresses[0] = start.address;

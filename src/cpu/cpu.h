@@ -38,7 +38,7 @@ struct cpu_options {
  * already on, no free signal, no timer, no thread. */
 bool cpu_start(const struct cpu_options *options, char why[CPU_WHY]);
 
-/* Ends it: timers and handler are gone and all samples are counted when it returns.  False if none is
+/* Ends it: when it returns no timer runs, no handler is running and all samples are counted.  False if none is
  * on. */
 bool cpu_stop(void);
 
@@ -80,7 +80,7 @@ void cpu_read_totals(struct cpu_totals *totals);
 /* Samples per second of the last profile; 0: there never was one. */
 unsigned cpu_hz(void);
 
-/* Forgets what was gathered; a running profile goes on from zero. */
+/* Forgets what was gathered; a running profile continues from zero. */
 void cpu_reset(void);
 
 /* For a signal handler, with the context it was given: the stack that was interrupted, innermost first and
@@ -99,7 +99,7 @@ enum cpu_format {
 /* All that was gathered until now.  False if not all of it could be written. */
 bool cpu_dump_fd(int fd, enum cpu_format format);
 
-/* The same for whoever takes the pieces, as dump_to_sink does for memory: 0 or -errno.  Without addresses it is
+/* The same to a sink that takes the pieces, as dump_to_sink does for memory: 0 or -errno.  Without addresses it is
  * profile.proto or -ENOTSUP. */
 int cpu_dump_to_sink(struct dump_sink sink, enum cpu_format format);
 
@@ -121,7 +121,7 @@ bool cpu_file_start(const struct cpu_options *options, const char *path, char wh
 void cpu_file_flush(void);
 bool cpu_file_stop(void);
 
-/* Ends whatever is on, with its file if it has one.  False if nothing was. */
+/* Ends the profile that is on, with its file if it has one.  False if none was. */
 bool cpu_end(void);
 
 /* The process ends: the file is written, and no other is begun. */
@@ -130,10 +130,10 @@ void cpu_file_exit(void);
 /* The name as it was given, empty where none goes to a file, and the seconds since 1970 at the start. */
 bool cpu_file_read(char *path, size_t capacity, uint64_t *start_seconds);
 
-/* What the options say that a profile is like. */
+/* The settings of a profile, from the options. */
 struct cpu_options cpu_options_of_process(void);
 
-/* At start, once libc works: what the options say. */
+/* At start, once libc works: begins what the options ask for. */
 void cpu_settle(void);
 
 /* ---------------------------------------------------------------- the process */

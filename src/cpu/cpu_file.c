@@ -3,8 +3,8 @@
  * cpu_file.c - a profile that goes to a file, from start to end and across forks.
  *
  * What is on the disk is always complete: each time the whole profile is written beside it, under a temporary
- * name, and takes its place.  A name is respected if somebody else has it; but a CPU profile of the same user
- * is what a run before has left, and is replaced as other profilers do.
+ * name, and takes its place.  A file that something else has left under the name is not replaced; a CPU profile of
+ * the same user, left by an earlier run, is, as other profilers do.
  *
  * By CPUPROFILESIGNAL a signal turns the profile on and off: its handler only rings, and the writer does it.
  *
@@ -64,7 +64,7 @@ static bool try_to_enter(void) {
     return atomic_compare_exchange_strong(&g.is_busy, &free, 1);
 }
 
-/* False when somebody writes for very long. */
+/* False when another thread keeps writing for very long. */
 static bool enter(unsigned most_ms) {
     for (unsigned i = 0; i < most_ms; i++) {
         if (try_to_enter()) {
@@ -94,7 +94,7 @@ enum cpu_format cpu_format_by_name(const char *name) {
     return CPU_GPERFTOOLS;
 }
 
-/* Does it begin as the format does that the name asks for, or is it empty? */
+/* Does it begin like the format that the name asks for, or is it empty? */
 static bool is_profile(const char *name) {
     static const uintptr_t words[3] = {0, 3, 0};
     static const unsigned char gzip[2] = {0x1f, 0x8b};
@@ -131,7 +131,7 @@ static void warn(int error) {
     }
 }
 
-/* If there is something new; the longer it takes the more seldom. */
+/* If there is something new; the longer writing takes, the less often. */
 static void flush(void) {
     struct cpu_totals totals;
     cpu_read_totals(&totals);
@@ -150,8 +150,8 @@ static void flush(void) {
 
 /* ---------------------------------------------------------------- start and stop */
 
-/* The length of the folder, with a stroke at its end, that the name is meant in; 0 where it says that itself.
- * The program may go elsewhere later. */
+/* Puts the working folder, with a slash at its end, before a relative name: the program may change it later.  Its
+ * length; 0 for an absolute name. */
 static size_t put_folder(const char *name, size_t length) {
     if (name[0] == '/' || !os_working_folder(base, sizeof(base))) {
         return 0;
@@ -249,7 +249,7 @@ bool cpu_end(void) {
     return cpu_file_stop() || cpu_stop();
 }
 
-/* Who is just starting it by the signal is waited for, too. */
+/* A start by the signal that is under way is waited for, too. */
 void cpu_file_exit(void) {
     g.is_over = true;
     if ((g.is_on || g.is_busy) && writer_may_ask() && enter(EXIT_MS)) {
@@ -385,7 +385,7 @@ static bool is_toggled(void) {
     return atomic_load(&g.toggles) != g.toggles_done && !g.is_over;
 }
 
-/* The gate of own.h is for what changes more than a file, which may be on a slow disk. */
+/* Outside of the gate of own.h: the file may be on a slow disk, and nothing else changes. */
 static void toggle_as_own(void) {
     own_begin();
     g.toggles_done++;

@@ -34,10 +34,10 @@ bool rack_make(void);
 /* NULL when all are taken. */
 struct rack_slot *rack_take(void);
 
-/* It is filled.  True when so many are that the writer should come. */
+/* It is filled.  True when enough slots are filled that the writer should come. */
 bool rack_give(struct rack_slot *slot);
 
-/* Calls for each that is filled; how many there were. */
+/* Calls a function for each filled slot, and returns how many there were. */
 unsigned rack_empty(void (*visit)(struct rack_slot *slot));
 
 /* It was not filled. */

@@ -8,7 +8,7 @@
 
 #include "cpu/cpu.h"
 
-/* False without memory, or when there are very many: they are lost.  Some room is left for thread 0 then. */
+/* False without memory, or when there are too many sums: the samples are lost.  Some room is kept for thread 0. */
 bool sums_add(uint32_t stack, uint32_t thread, uint64_t count);
 
 uint32_t sums_count(void);

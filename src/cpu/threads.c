@@ -69,7 +69,7 @@ static uint32_t *find_slot(uint32_t id) {
     return &g.index[at];
 }
 
-/* Whoever came behind it by chance moves up, so that it is found. */
+/* Entries that were pushed behind it by collisions move up, so that they are found. */
 static void remove_slot(uint32_t *slot) {
     uint32_t mask = (1u << INDEX_LG) - 1;
     uint32_t hole = (uint32_t)(slot - g.index);
@@ -260,7 +260,7 @@ static bool see(uint32_t id, void *own) {
     return true;
 }
 
-/* A list of very many threads may lack some that run, so the clock says who has gone. */
+/* A list of very many threads may lack some that run, so the clock tells which have gone. */
 void threads_scan(bool asks_who_is_left_out) {
     g.round++;
     if (os_walk_threads(see, NULL) != 0) {

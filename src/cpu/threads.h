@@ -6,8 +6,8 @@
  * having been sampled.  Number 0 stands for those for which there was no room: from some number on they have
  * timers, but no names.
  *
- * A thread that computes and is not sampled all the same blocks the signal, or the kernel has no timer for
- * it.  Its clock tells, and it is said how many there are.
+ * A thread that computes without being sampled blocks the signal, or the kernel has no timer for it.  Its clock
+ * shows that, and the profile tells how many there are.
  *
  * Threads     Call with the profile locked (cpu.c).
  */
@@ -27,7 +27,7 @@ void threads_begin(const struct threads_timing *timing);
 /* Deletes all timers. */
 void threads_end(void);
 
-/* Finds who is new, who has gone, and, where it is asked, who is left out. */
+/* Finds threads that are new, that have gone and, if asked to, that are not sampled. */
 void threads_scan(bool asks_who_is_left_out);
 
 /* The number of a thread; it gets one, and a timer if it has none. */

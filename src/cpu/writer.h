@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * writer.h - for the files of this folder: the writer calls, and is called.
+ * writer.h - what the writer's thread and the other files of this folder call of each other.
  */
 #pragma once
 
@@ -17,7 +17,7 @@ void writer_ring(void);
 /* The writer does this now and then, with no lock held.  True if something is left to do soon. */
 bool cpu_file_tick(void);
 
-/* May the kernel be asked for more than the program has asked for itself? */
+/* May we make system calls that the program does not make itself? */
 bool writer_may_ask(void);
 
 /* Counts what handlers have left until now. */
