@@ -374,6 +374,45 @@ def functions(source):
             start, head = None, ""
 
 
+def loose_variables(source):
+    """Variables beside the one static struct g: no constants, and none of a single thread."""
+    names, opened = [], ""
+    for line in source.code:
+        opened = line if re.match(r"\w.*\{$", line) else opened
+        match = re.match(r"static [^()={]*?\b(\w+)(?:\[[^]]*\])*\s*(?:=|;)", line)
+        start = line
+        if match is None and opened.startswith("static"):
+            match, start = re.match(r"\} (\w+)(?:\[[^]]*\])*\s*(?:=|;)", line), opened
+        if match and not re.search(r"\bconst\b(?! char \*\w)|\b__thread\b", start):
+            names.append(match.group(1))
+    return [name for name in names if name != "g"] if len(names) > 1 else []
+
+
+def foreign_names(source, sources):
+    """Functions that leave their file without its name, its folder's or its header's at their beginning."""
+    folder, parts = os.path.dirname(source.path), source.stem.split("_")
+    stems = ["_".join(parts[:n]) for n in range(1, len(parts) + 1)]
+    own = [stem + "_" for stem in stems if f"{folder}/{stem}.h" in sources]
+    for name, line, _, _ in functions(source):
+        head = source.code[max(line - 2, 0):line]
+        if not any(re.match(r"(__\w+.*)?\bstatic\b", text) for text in head) and not name.startswith(
+                (source.stem, source.layer + "_", "__", *own)):
+            yield name
+
+
+def measure_names(sources, code):
+    """Guides on what CONTRIBUTING.md says about variables and names."""
+    library = [s for s in code if s.layer and s.ext == ".c"]
+    loose = {s.path: loose_variables(s) for s in library}
+    # Names of api/ are the program's, and those behind rows of ctl.def the rows'.
+    foreign = {s.path: list(foreign_names(s, sources)) for s in library
+               if s.layer != "api" and not s.stem.startswith("ctl_")}
+    for what, found in (("variables beside the one static g of their file", loose),
+                        ("functions not called <file>_<verb>", foreign)):
+        text = "; ".join(f"{path}: {', '.join(names)}" for path, names in found.items() if names)
+        yield bool(text), f"{sum(map(len, found.values()))} {what}: {text}"
+
+
 def share(part, whole, per):
     return part * per / whole if whole else 0
 
@@ -410,6 +449,7 @@ def measure(sources):
         yield median > 10 or ninth > 30, (
             f"{len(lengths)} functions: median {median:g} lines (guide 10), nine in ten within"
             f" {ninth} (guide 30), longest {lengths[-1]} (guide {FUNCTION_LINES})")
+    yield from measure_names(sources, code)
     yield from measure_totals(sources, code)
 
 

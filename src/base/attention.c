@@ -15,12 +15,14 @@ enum { GENERATION_STEP = 4 }; /* lock.h keeps two bits below it */
 struct attention_page attention_page = {.word = 0};
 
 /* What the page says, or said before the kernel emptied it. */
-static _Atomic uint32_t generation = GENERATION_STEP;
-static _Atomic bool is_started;
+static struct {
+    _Atomic uint32_t generation;
+    _Atomic bool is_started;
+} g = {.generation = GENERATION_STEP};
 
 void attention_begin(void) {
     uint32_t none = 0;
-    atomic_compare_exchange_strong(&attention_page.generation, &none, generation);
+    atomic_compare_exchange_strong(&attention_page.generation, &none, g.generation);
 }
 
 bool attention_init(void) {
@@ -30,7 +32,7 @@ bool attention_init(void) {
 void attention_start(void) {
     /* Release: whoever sees the word sees the heap. */
     atomic_store_explicit(&attention_page.word, ATTENTION_CALM, memory_order_release);
-    is_started = true;
+    g.is_started = true;
 }
 
 void attention_forget(void) {
@@ -39,10 +41,10 @@ void attention_forget(void) {
 }
 
 bool attention_notice_fork(void) {
-    if (!is_started) {
+    if (!g.is_started) {
         return false;
     }
-    uint32_t next = atomic_fetch_add(&generation, GENERATION_STEP) + GENERATION_STEP;
+    uint32_t next = atomic_fetch_add(&g.generation, GENERATION_STEP) + GENERATION_STEP;
     uint32_t wiped = 0;
     atomic_compare_exchange_strong(&attention_page.generation, &wiped, next);
     wiped = 0;
