@@ -80,6 +80,11 @@ static inline uint32_t lock_generation(void) {
     return atomic_load_explicit(&attention_page.generation, memory_order_relaxed);
 }
 
+/* Is this process the child of one that had a heap?  What that one's other threads were moving is lost then. */
+static inline bool lock_is_in_child(void) {
+    return lock_generation() > 1u << LOCK_GENERATION_SHIFT;
+}
+
 /*
  * Points at libc's word that is not 0 while the process has one thread, or at a 0.  Then nobody
  * else can want the lock, and two atomic operations, the dearest part of a slow call, are saved.

@@ -30,6 +30,7 @@
 #include "heap/meta.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
+#include "heap/thread.h"
 #include "heap/track.h"
 
 static struct {
@@ -126,9 +127,12 @@ unsigned arena_choose(void) {
     return g.count > 1 ? os_current_cpu() % g.count : 0;
 }
 
+/* What the arena of a span carries beside the index. */
+static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
+
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class) {
-    static const unsigned flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
-    struct bin *bins = atomic_load_explicit(&arena_bins[arena | flags[set]], memory_order_acquire);
+    struct bin *bins =
+        atomic_load_explicit(&arena_bins[arena | set_flags[set]], memory_order_acquire);
     return bins != NULL ? &bins[size_class] : NULL;
 }
 
@@ -513,4 +517,66 @@ int arena_of(const void *address) {
 size_t *arena_pactive(unsigned arena) {
     struct arena *found = arena_get(arena);
     return found != NULL ? &found->sums.pactive : NULL;
+}
+
+/* ---------------------------------------------------------------- verifying */
+
+/* What the spans of an arena add up to. */
+struct span_sums {
+    unsigned arena;
+    size_t units;
+    size_t large_count, large_bytes;
+};
+
+static void sum_span(struct span *span, void *context) {
+    struct span_sums *sums = context;
+    if ((span->arena & ARENA_INDEX) != sums->arena) {
+        return;
+    }
+    bool is_large = span->kind == SPAN_LARGE;
+    size_t bytes = is_large ? span->bytes : (size_t)slab_class(span)->slab_mask + 1;
+    ensure(span->base % UNIT_BYTES == 0 && bytes > 0);
+    ensure(classmap_span(span->base + bytes - 1) == span);
+    sums->units += (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+    sums->large_count += is_large;
+    sums->large_bytes += is_large ? bytes : 0;
+}
+
+/* A fork may come between a change and its count. */
+static void verify_sums(unsigned arena) {
+    const struct arena_sums *sums = &known(arena)->sums;
+    struct span_sums found = {.arena = arena};
+    pages_walk(sum_span, &found);
+    size_t pages = found.units * (UNIT_BYTES / arena_page_bytes());
+    ensure(pages == sums->pactive || lock_is_in_child());
+    ensure(found.large_bytes == sums->large_bytes || lock_is_in_child());
+    ensure(found.large_count == large_count_in(arena) || lock_is_in_child());
+}
+
+static void verify_bins(unsigned arena) {
+    for (unsigned set = 0; set < ARENA_SETS; set++) {
+        for (unsigned c = 1; c < CLASS_COUNT; c++) {
+            struct bin *bin = arena_bin_of_set(arena, set, c);
+            if (bin != NULL) {
+                ensure(bin->size_class == c && bin->arena == (arena | set_flags[set]));
+                bin_verify(bin);
+            }
+        }
+    }
+}
+
+void arena_verify(void) {
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        const struct arena *arena = arena_get(a);
+        ensure(arena != NULL && arena->state <= ARENA_LEAVING);
+        ensure(arena->state == ARENA_LIVE || a >= g.count);
+        ensure(arena->threads == thread_read_arena(a).threads);
+        ensure(arena->threads == 0 || arena->state == ARENA_LIVE);
+        ensure(!arena->uses_hooks || (arena->hooked != NULL && arena_any_hooked));
+        if (arena->hooked != NULL) {
+            hooked_verify(a);
+        }
+        verify_bins(a);
+        verify_sums(a);
+    }
 }

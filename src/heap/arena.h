@@ -175,3 +175,6 @@ int arena_of(const void *address);
 
 /* Live address of the number of pages in use. */
 size_t *arena_pactive(unsigned arena);
+
+/* Checks every arena with its bins and what they count. */
+void arena_verify(void);

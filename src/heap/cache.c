@@ -30,6 +30,8 @@
  */
 #include "heap/cache.h"
 
+#include <string.h>
+
 #include "base/attention.h"
 #include "base/log.h"
 #include "opt/opt.h"
@@ -38,7 +40,9 @@
 #include "heap/depot.h"
 #include "heap/hooked.h"
 #include "heap/stash.h"
+#include "heap/slab.h"
 #include "heap/track.h"
+#include "heap/verify.h"
 
 enum {
     CALLS_BEFORE_MAGAZINES = 8,
@@ -764,4 +768,72 @@ void cache_recover(struct thread *gone) {
         gone->room[c] = 0;
     }
     gone->spare_bytes = opt.thread_cache_bytes;
+}
+
+/* ---------------------------------------------------------------- verifying */
+
+static bool may_be_cached(const struct span *slab, const void *heap) {
+    return slab_is_shared(slab) || slab->arena == ((const struct thread *)heap)->arena;
+}
+
+static bool may_be_put(const struct span *slab, const void *heap) {
+    (void)heap;
+    return !(slab->arena & ARENA_APART);
+}
+
+/* A class of an orphan may be in the middle of a move: then its magazines are others', but for an A that
+ * holds something (cache_recover_class). */
+static void verify_slots_of(const struct thread *thread, unsigned c, enum cache_kind kind,
+                            struct verify *walk) {
+    const struct rec *rec = &thread->hot.rec[c];
+    struct magazine *take = magazine_of_take(rec->take);
+    bool is_open = rec->give != 0;
+    if (is_open || !magazine_take_is_empty(rec->take)) {
+        verify_magazine(walk, take);
+        verify_slots(walk, c, take->slots, magazine_take_count(rec->take),
+                     kind == CACHE_OF_NO_THREAD ? may_be_put : may_be_cached, thread);
+    }
+    if (is_open) {
+        struct magazine *give = magazine_of_give(rec->give);
+        verify_magazine(walk, give);
+        verify_slots(walk, c, (void *const *)magazine_give_start(give, thread->cap[c]),
+                     magazine_give_count(rec->give, thread->cap[c]),
+                     kind == CACHE_OF_NO_THREAD ? may_be_put : may_be_cached, thread);
+    }
+}
+
+/* F is open for what A leaves of the room, at most half of it. */
+static bool is_within_room(unsigned room, unsigned ntake, unsigned cap) {
+    return cap <= (room + 1) / 2 && (ntake + cap <= room || (room == 1 && ntake <= 1));
+}
+
+static void verify_room(const struct thread *thread, unsigned c) {
+    const struct rec *rec = &thread->hot.rec[c];
+    unsigned room = thread->room[c], cap = thread->cap[c];
+    ensure((rec->take != 0) == (rec->give != 0) && (rec->take != 0) == (room != 0));
+    ensure(room <= thread->most[c]);
+    if (rec->take != 0) {
+        ensure(is_within_room(room, magazine_take_count(rec->take), cap));
+        ensure(magazine_give_count(rec->give, cap) <= cap);
+    }
+}
+
+void cache_verify(const struct thread *thread, enum cache_kind kind, struct verify *walk) {
+    static const struct rec zero;
+    const struct hot *hot = &thread->hot;
+    size_t promised = 0;
+    ensure(memcmp(&hot->rec[0], &zero, sizeof(zero)) == 0);
+    ensure(memcmp(&hot->rec[CLASS_COUNT], &zero, sizeof(zero)) == 0 && hot->secret == slab_secret);
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        const struct size_class *sc = &size_classes[c];
+        const struct rec *rec = &hot->rec[c];
+        ensure(rec->mult == sc->mult && rec->limit == sc->limit && rec->mask == sc->slab_mask);
+        if (kind != CACHE_OF_ORPHAN) {
+            verify_room(thread, c);
+        }
+        verify_slots_of(thread, c, kind, walk);
+        promised += bytes_of(c, thread->room[c]);
+    }
+    ensure(kind == CACHE_OF_ORPHAN || thread->spare_bytes + promised == opt.thread_cache_bytes);
+    stash_verify(thread, walk);
 }

@@ -8,6 +8,8 @@
 
 #include "heap/thread.h"
 
+struct verify;
+
 /* An object of the class, with word 1 as it was (the caller clears it), or NULL without memory. */
 void *cache_alloc(struct thread *thread, unsigned size_class);
 
@@ -53,3 +55,11 @@ void cache_recover_class(struct thread *gone, unsigned size_class);
 
 /* The same for all classes, of a cache that is used on. */
 void cache_recover(struct thread *gone);
+
+/* Checks one heap, which nobody uses meanwhile. */
+enum cache_kind {
+    CACHE_OF_THREAD,   /* also one that waits for the next thread */
+    CACHE_OF_ORPHAN,   /* its thread vanished in a fork, wherever it was */
+    CACHE_OF_NO_THREAD /* explicit: holds what was put into it, of any arena without hooks */
+};
+void cache_verify(const struct thread *thread, enum cache_kind kind, struct verify *walk);

@@ -23,18 +23,22 @@
  *
  * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
  *             batch per thread at a time.
- * Invariant   count == objects in the waiting and leaving magazines of a depot.
+ * Invariant   count == objects in the waiting and leaving magazines of a depot, each of which has one at least.
+ *             Every magazine ever made is in one thread's class, in one depot or in the pool.
  */
 #include "heap/depot.h"
 
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/log.h"
 #include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/dirty.h"
 #include "heap/meta.h"
+#include "heap/slab.h"
+#include "heap/verify.h"
 
 enum {
     HEAP_SHARE = 16,
@@ -67,6 +71,7 @@ static struct {
     _Atomic uint64_t patience_ms;
     struct lock pool_lock;
     struct magazine *pool; /* guarded by pool_lock */
+    size_t made;           /* magazines; guarded by pool_lock */
 } g;
 
 void depot_init(void) {
@@ -112,8 +117,12 @@ static void enter_pool(void) {
 struct magazine *depot_new_magazine(void) {
     enter_pool();
     struct magazine *magazine = pop(&g.pool);
+    if (UNLIKELY(magazine == NULL)) {
+        magazine = meta_alloc(sizeof(struct magazine), MAGAZINE_BYTES);
+        g.made += magazine != NULL;
+    }
     lock_release(&g.pool_lock);
-    return magazine != NULL ? magazine : meta_alloc(sizeof(struct magazine), MAGAZINE_BYTES);
+    return magazine;
 }
 
 void depot_return_magazine(struct magazine *empty) {
@@ -425,4 +434,49 @@ bool depot_holds(unsigned size_class, const void *object) {
 
 size_t depot_count(unsigned size_class) {
     return atomic_load_explicit(&g.depots[size_class].count, memory_order_relaxed);
+}
+
+/* ---------------------------------------------------------------- verifying */
+
+static bool may_wait(const struct span *slab, const void *depot) {
+    (void)depot;
+    return slab_is_shared(slab);
+}
+
+/* The objects in a chain of magazines that wait. */
+static size_t verify_chain(const struct magazine *chain, unsigned c, struct verify *walk) {
+    size_t count = 0;
+    for (; chain != NULL; chain = waiting_next(chain)) {
+        unsigned here = waiting_count(chain);
+        ensure(here >= 1 && here <= MAGAZINE_MOST);
+        verify_magazine(walk, chain);
+        verify_slots(walk, c, chain->slots, here, may_wait, NULL);
+        count += here;
+    }
+    return count;
+}
+
+static void verify_empty(const struct magazine *list, struct verify *walk) {
+    for (; list != NULL; list = list->next) {
+        verify_magazine(walk, list);
+    }
+}
+
+void depot_verify(struct verify *walk) {
+    size_t bytes = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        struct depot *depot = enter(c);
+        size_t count = verify_chain(depot->waiting, c, walk);
+        count += verify_chain(depot->leaving, c, walk);
+        ensure(count == depot_count(c) && depot->fewest <= count);
+        verify_empty(depot->empty, walk);
+        bytes += bytes_of(c, count);
+        lock_release(&depot->lock);
+    }
+    ensure(bytes == sum_get(&g.bytes) || lock_is_in_child());
+    enter_pool();
+    verify_empty(g.pool, walk);
+    size_t met = verify_magazine_count(walk);
+    ensure(met == g.made || (met < g.made && lock_is_in_child()));
+    lock_release(&g.pool_lock);
 }

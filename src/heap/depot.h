@@ -13,6 +13,8 @@
 #include "heap/magazine.h"
 #include "heap/size_class.h"
 
+struct verify;
+
 void depot_init(void);
 
 /* An empty magazine, or NULL without memory; and the way back. */
@@ -48,3 +50,6 @@ bool depot_holds(unsigned size_class, const void *object);
 
 /* Objects waiting in the depot of a class; may lag. */
 size_t depot_count(unsigned size_class);
+
+/* Checks every depot and the pool, and, after all other caches have been walked over, that no magazine is lost. */
+void depot_verify(struct verify *walk);

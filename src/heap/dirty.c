@@ -421,6 +421,7 @@ void dirty_add_again(struct chunk *chunk) {
 
 size_t dirty_verify_chunk(const struct chunk *chunk) {
     ensure((chunk->muzzy & ~chunk->touched) == 0 && (chunk->muzzy & chunk->used) == 0);
+    ensure((chunk->used & ~chunk->touched) == 0);
     size_t kept = 0;
     for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
         ensure((dirty_units(kind, chunk) != 0) == chunk->queued[kind].is_in);

@@ -20,7 +20,11 @@
 #include <stdatomic.h>
 
 #include "base/attention.h"
+#include "base/lock.h"
+#include "base/log.h"
 #include "base/os.h"
+#include "heap/classmap.h"
+#include "heap/verify.h"
 
 enum { FIRST_BYTES = 64 << 10, AREAS = 64, HEAD_BYTES = 16 };
 
@@ -180,4 +184,49 @@ void emergency_defer(void *object) {
 
 void *emergency_take_deferred(void) {
     return atomic_exchange_explicit(&g.deferred, NULL, memory_order_acquire);
+}
+
+/* ---------------------------------------------------------------- verifying */
+
+/* Live blocks of an area, none of which reaches into the next. */
+static uint32_t count_live(const struct area *area, size_t end) {
+    uint32_t live = 0;
+    size_t taken = 0;
+    for (size_t at = 0; at + HEAD_BYTES <= end; at += HEAD_BYTES) {
+        const struct head *head = (const struct head *)(area->blocks + at);
+        size_t size = atomic_load_explicit(&head->size, memory_order_relaxed);
+        if (head->self == ~(uintptr_t)head && size != 0) {
+            ensure(at >= taken);
+            taken = at + HEAD_BYTES + size;
+            live++;
+        }
+    }
+    ensure(taken <= end);
+    return live;
+}
+
+static void verify_area(const struct area *area) {
+    uint64_t state = atomic_load_explicit(&area->state, memory_order_relaxed);
+    size_t end = (size_t)(state >> 32);
+    uint32_t live = count_live(area, end);
+    if (atomic_load_explicit(&area->state, memory_order_relaxed) != state) {
+        return; /* A signal handler came in between. */
+    }
+    ensure(end <= area->bytes && ((uint32_t)state != 0 || end == 0));
+    ensure(live == (uint32_t)state || (live < (uint32_t)state && lock_is_in_child()));
+}
+
+void emergency_verify(struct verify *walk) {
+    for (unsigned i = 0; i < AREAS && g.areas[i] != NULL; i++) {
+        verify_area(g.areas[i]);
+    }
+    for (void *object = g.deferred; object != NULL; object = *(void **)object) {
+        const struct span *span = classmap_span((uintptr_t)object);
+        ensure(span != NULL && span->kind != SPAN_NONE);
+        if (span->kind == SPAN_SLAB) {
+            (void)verify_cached(walk, span->size_class, object);
+        } else {
+            ensure(span->base == (uintptr_t)object);
+        }
+    }
 }

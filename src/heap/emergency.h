@@ -13,6 +13,8 @@
 
 #include "base/common.h"
 
+struct verify;
+
 /* A block of `size` bytes at a multiple of `alignment` (a power of two), or NULL. */
 void *emergency_alloc(size_t size, size_t alignment);
 
@@ -36,3 +38,6 @@ void emergency_defer(void *object);
 
 /* Takes all objects that were left; linked through word 0, NULL at the end. */
 void *emergency_take_deferred(void);
+
+/* Checks the areas, and that what was left to be freed is in no cache. */
+void emergency_verify(struct verify *walk);

@@ -444,7 +444,7 @@ uint64_t heap_tick(void) {
     return some_wait ? min_size(wait_ms, DEPOT_TICK_MS) : wait_ms;
 }
 
-/* ---------------------------------------------------------------- counting and verifying */
+/* ---------------------------------------------------------------- counting */
 
 struct class_sums {
     size_t nslabs, nout;
@@ -552,21 +552,4 @@ void heap_walk_notes(void (*visit)(uintptr_t start, uintptr_t end, void *context
     classmap_walk_memory(visit, context);
     moved_walk_memory(visit, context);
     region_walk_memory(visit, context);
-}
-
-static void verify_bin(struct bin *bin, void *context) {
-    (void)context;
-    bin_verify(bin);
-}
-
-void heap_verify(void) {
-    pages_verify();
-    for (unsigned a = 0; a < arena_limit(); a++) {
-        if (arena_hooked(a) != NULL) {
-            hooked_verify(a);
-        }
-    }
-    for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        for_each_bin(c, verify_bin, NULL);
-    }
 }

@@ -150,7 +150,8 @@ void heap_walk_notes(void (*visit)(uintptr_t start, uintptr_t end, void *context
 /* Pages of the shared page heap and of those over extent hooks. */
 struct pages_totals heap_pages(void);
 
-/* Checks every invariant of the heap.  No other thread may allocate meanwhile. */
+/* Checks every invariant of the heap, and ends the process where one is broken.  No other thread of the
+ * program may allocate, free or end meanwhile. */
 void heap_verify(void);
 
 /* Objects of a class that are handed out or cached, slabs of it, and cached objects. */

@@ -312,11 +312,12 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
 
 /* ---------------------------------------------------------------- counting */
 
-static size_t count_in(const struct arena_sums *sums) {
+size_t large_count_in(unsigned arena) {
+    const struct arena *found = arena_get(arena);
     size_t count = 0;
-    for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
-        uint64_t freed = count_read(&sums->lextents[i].ndalloc);
-        count += count_read(&sums->lextents[i].nmalloc) - freed;
+    for (unsigned i = 0; found != NULL && i < LEXTENT_CLASSES; i++) {
+        uint64_t freed = count_read(&found->sums.lextents[i].ndalloc);
+        count += count_read(&found->sums.lextents[i].nmalloc) - freed;
     }
     return count;
 }
@@ -324,8 +325,7 @@ static size_t count_in(const struct arena_sums *sums) {
 size_t large_count(void) {
     size_t count = 0;
     for (unsigned a = 0; a < arena_limit(); a++) {
-        const struct arena *arena = arena_get(a);
-        count += arena != NULL ? count_in(&arena->sums) : 0;
+        count += large_count_in(a);
     }
     return count;
 }

@@ -36,6 +36,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth);
 
 /* Number of large blocks and their usable bytes; may lag. */
 size_t large_count(void);
+size_t large_count_in(unsigned arena);
 size_t large_bytes(void);
 
 /* Bytes of units that are nobody's, because other mappings took their addresses. */

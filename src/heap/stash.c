@@ -6,9 +6,13 @@
  */
 #include "heap/stash.h"
 
+#include "base/log.h"
 #include "heap/arena.h"
+#include "heap/classmap.h"
 #include "heap/meta.h"
+#include "heap/slab.h"
 #include "heap/track.h"
+#include "heap/verify.h"
 
 bool stash_is_wanted(const struct thread *thread, unsigned c) {
     uint64_t rate = track_rate();
@@ -78,6 +82,22 @@ void stash_empty(struct thread *thread, unsigned busy_class) {
     for (unsigned c = 1; thread->stash != NULL && c < CLASS_COUNT; c++) {
         if (c != busy_class && stash_count(thread, c) != 0) {
             stash_empty_class(thread, c);
+        }
+    }
+}
+
+static bool may_be_stashed(const struct span *slab, const void *heap) {
+    return slab->arena == (((const struct thread *)heap)->arena | ARENA_TRACKED);
+}
+
+void stash_verify(const struct thread *thread, struct verify *walk) {
+    for (unsigned c = 1; thread->stash != NULL && c < CLASS_COUNT; c++) {
+        unsigned count = thread->stash->count[c];
+        void *const *objects = thread->stash->objects[c];
+        ensure(count <= room_of(c) && thread->stash->room[c] <= room_of(c));
+        verify_slots(walk, c, objects, count, may_be_stashed, thread);
+        for (unsigned i = 0; i < count; i++) {
+            ensure(slab_id(classmap_span((uintptr_t)objects[i]), objects[i]) == 0);
         }
     }
 }

@@ -16,6 +16,8 @@
 #include "heap/bin.h"
 #include "heap/thread.h"
 
+struct verify;
+
 enum { STASH_MOST = 32, STASH_BYTES = 16 << 10 };
 
 struct stash {
@@ -72,3 +74,5 @@ void stash_close(struct thread *thread);
 void stash_relieve(struct thread *thread, unsigned size_class);
 void stash_empty_class(struct thread *thread, unsigned size_class);
 void stash_empty(struct thread *thread, unsigned busy_class);
+
+void stash_verify(const struct thread *thread, struct verify *walk);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/lock.h"
+#include "base/log.h"
 #include "opt/opt.h"
 #include "heap/cache.h"
 #include "heap/meta.h"
@@ -139,4 +140,18 @@ bool tcaches_free(unsigned id, unsigned size_class, void *object) {
     cache_free(heap, size_class, object);
     leave(id);
     return true;
+}
+
+size_t tcaches_verify(struct verify *walk) {
+    size_t count = 0;
+    for (unsigned id = 0; id < TCACHES_MOST && find(id) != NULL; id++) {
+        struct thread *heap = enter(id);
+        if (heap != NULL) {
+            ensure(heap->apart && heap->generation != lock_generation());
+            cache_verify(heap, CACHE_OF_NO_THREAD, walk);
+            leave(id);
+            count++;
+        }
+    }
+    return count;
 }

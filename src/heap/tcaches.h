@@ -25,3 +25,7 @@ void tcaches_destroy(unsigned id);
  * when there is no such cache. */
 bool tcaches_alloc(unsigned id, unsigned arena, unsigned size_class, void **object);
 bool tcaches_free(unsigned id, unsigned size_class, void *object);
+
+/* Checks all of them; how many there are. */
+struct verify;
+size_t tcaches_verify(struct verify *walk);

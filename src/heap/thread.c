@@ -28,6 +28,7 @@
 
 #include "base/attention.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
@@ -763,4 +764,52 @@ void thread_reset_peak(void) {
         exact->base = held(exact);
         exact->peak = 0;
     }
+}
+
+/* ---------------------------------------------------------------- verifying */
+
+static size_t verify_list(struct thread *const *link, enum cache_kind kind, struct verify *walk) {
+    size_t count = 0;
+    for (; *link != NULL; link = &(*link)->next) {
+        ensure((*link)->link == link);
+        if (walk != NULL) {
+            cache_verify(*link, kind, walk);
+        }
+        count++;
+    }
+    return count;
+}
+
+static size_t count_unused(void) {
+    size_t count = 0;
+    for (const struct thread *thread = g.unused; thread != NULL; thread = thread->next) {
+        ensure(thread->generation != lock_generation());
+        count++;
+    }
+    return count;
+}
+
+static size_t count_every(void) {
+    size_t count = 0;
+    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+        count++;
+    }
+    return count;
+}
+
+size_t thread_verify(struct verify *walk) {
+    enter();
+    size_t listed = verify_list(&g.all, CACHE_OF_THREAD, walk);
+    listed += verify_list(&g.orphans, CACHE_OF_ORPHAN, walk);
+    ensure(listed == g.count);
+    size_t apart = verify_list(&g.apart, CACHE_OF_NO_THREAD, NULL);
+    listed += apart + count_unused();
+    size_t every = count_every();
+    ensure(listed == every || (listed < every && lock_is_in_child()));
+    for (unsigned arena = 0; arena < arena_count(); arena++) {
+        const struct thread *left = g.left[arena];
+        ensure(left == NULL || (left->arena == arena && left->generation == 0));
+    }
+    lock_release(&g.lock);
+    return apart;
 }

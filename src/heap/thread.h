@@ -32,6 +32,7 @@
 
 struct lock;
 struct stash;
+struct verify;
 
 /* One class as the fast paths see it. */
 struct rec {
@@ -249,3 +250,6 @@ uint64_t *thread_deallocated_live(void);
 /* The largest difference of the two since the last reset, or since the first call of either. */
 uint64_t thread_peak(void);
 void thread_reset_peak(void);
+
+/* Checks the lists of heaps and all heaps but those of explicit caches; how many of these there are. */
+size_t thread_verify(struct verify *walk);
