@@ -19,10 +19,12 @@
 
 #include "api/life.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
-#include "prof/prof.h"
+#include "leak/leak.h"
+#include "opt/opt.h"
+#include "out/out_file.h"
+#include "out/pile.h"
 
 enum { CLEANUPS_MOST = 256 };
 
@@ -75,19 +77,9 @@ void leak_exit_run_cleanups(void) {
 
 /* ---------------------------------------------------------------- the check */
 
-static int to_pile(void *pile, const char *bytes, size_t length) {
-    struct pile *to = pile;
-    if (!pile_grow(to, length)) {
-        return -1;
-    }
-    memcpy(to->bytes + to->length, bytes, length);
-    to->length += length;
-    return 0;
-}
-
 static void record(const struct leaks *leaks) {
     struct pile text = {0};
-    if (recorder_is_on() && leaks_write(leaks, (struct dump_sink){to_pile, &text, false}) == 0 &&
+    if (recorder_is_on() && leaks_write(leaks, (struct out_sink){out_to_pile, &text, false}) == 0 &&
         life_enter()) {
         (void)recorder_leaks(text.bytes, text.length);
         life_leave();
@@ -96,7 +88,7 @@ static void record(const struct leaks *leaks) {
 }
 
 static void tell_more(const struct leaks *leaks) {
-    static char path[FILE_NAME_BYTES]; /* There is one exit. */
+    static char path[OUT_FILE_NAME_BYTES]; /* There is one exit. */
     leaks_dump(leaks, "_main_", path, sizeof(path));
     if (leaks->text == LEAK_TEXT_NONE) {
         return;

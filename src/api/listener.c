@@ -63,7 +63,7 @@ void listener_start_by_option(void) {
     int error = listener_start((unsigned)opt.control);
     /* Where it is not allowed, whoever set the option need not be somebody who may know. */
     if (error != 0 && error != -EPERM) {
-        log_line("no control socket: %s (%d)", dump_explain(error), -error);
+        log_line("no control socket: %s (%d)", out_explain(error), -error);
     } else if (error == -EPERM && !os_facts.secure) {
         log_line("no control socket: its directory is not the user's alone, a filter of system "
                  "calls is there, or the process may not be dumped");

@@ -34,7 +34,7 @@ enum frame_type {
                        peak_space temp_objects slack_space; values unbiased; period is the rate */
     FRAME_STAT = 3, /* points of the series: u64 t_ns rss live held allocated freed, each */
     FRAME_NOTE = 4, /* text: a trigger, a mark, a reset */
-    FRAME_LEAK = 7, /* the text of control/leaks.h: what a leak check found at this moment */
+    FRAME_LEAK = 7, /* the text of leak/leak.h: what a leak check found at this moment */
     FRAME_BYE = 5,  /* lines "key=value\n": samples, dropped, snapshots; a clean end */
     FRAME_CPU =
         6, /* a whole profile.proto of the processor's time since the start, with mappings; its

@@ -9,7 +9,6 @@
 
 #include "base/common.h"
 #include "control/numbered.h"
-#include "control/leaks.h"
 #include "control/recorder.h"
 #include "control/triggers.h"
 

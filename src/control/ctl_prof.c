@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "control/ctl.h"
 #include "control/events.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 
 enum { MOST_LG_SAMPLE = 63 };
@@ -196,7 +197,7 @@ int prof_prefix_leaf(struct ctl_call *call) {
     if (error != 0) {
         return error;
     }
-    return prefix != NULL && dump_set_prefix(prefix) ? 0 : EFAULT;
+    return prefix != NULL && out_file_set_prefix(prefix) ? 0 : EFAULT;
 }
 
 int prof_log_start_leaf(struct ctl_call *call) {

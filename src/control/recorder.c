@@ -35,12 +35,13 @@
 #include "base/attention.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_socket.h"
 #include "control/pressure.h"
 #include "cpu/cpu.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
+#include "out/frames_writer.h"
 #include "prof/prof.h"
 
 enum {
@@ -180,9 +181,9 @@ static size_t put_name(char *path, bool with_process, unsigned number) {
     bool has_ending = length > 6 && strcmp(from + length - 6, ".tally") == 0;
     const char *ending = from + length - (has_ending ? 6 : 0);
     fmt_text(process, sizeof(process), "%u", os_process_id());
-    for (; from < ending && at < FILE_PREFIX_BYTES; from++) {
+    for (; from < ending && at < OUT_FILE_PREFIX_BYTES; from++) {
         if (from[0] == '%' && from[1] == 'p') {
-            at += fmt_text(path + at, FILE_NAME_BYTES - at, "%s", process);
+            at += fmt_text(path + at, OUT_FILE_NAME_BYTES - at, "%s", process);
             with_process = false;
             from++;
         } else {
@@ -193,18 +194,18 @@ static size_t put_name(char *path, bool with_process, unsigned number) {
     if (number > 1) {
         fmt_text(suffix, sizeof(suffix), ".%u", number);
     }
-    return at + fmt_text(path + at, FILE_NAME_BYTES - at, "%s%s%s%s", with_process ? "." : "",
+    return at + fmt_text(path + at, OUT_FILE_NAME_BYTES - at, "%s%s%s%s", with_process ? "." : "",
                          with_process ? process : "", suffix, has_ending ? ".tally" : "");
 }
 
 /* A name that does not depend on where the program goes from here. */
-static bool make_absolute(char path[FILE_NAME_BYTES], char scratch[FILE_NAME_BYTES]) {
+static bool make_absolute(char path[OUT_FILE_NAME_BYTES], char scratch[OUT_FILE_NAME_BYTES]) {
     if (path[0] == '/') {
         return true;
     }
-    int length = os_read_link("/proc/self/cwd", scratch, FILE_NAME_BYTES - 1);
+    int length = os_read_link("/proc/self/cwd", scratch, OUT_FILE_NAME_BYTES - 1);
     size_t own = strlen(path);
-    if (length <= 0 || (size_t)length + own + 2 > FILE_NAME_BYTES) {
+    if (length <= 0 || (size_t)length + own + 2 > OUT_FILE_NAME_BYTES) {
         return false;
     }
     scratch[length] = '/';
@@ -259,7 +260,7 @@ static size_t describe_run(char *text, char *scratch) {
 
 /* The room for it is the kernel's, for the time of the call. */
 struct room {
-    char path[FILE_NAME_BYTES], scratch[FILE_NAME_BYTES];
+    char path[OUT_FILE_NAME_BYTES], scratch[OUT_FILE_NAME_BYTES];
     char text[TEXT_BYTES], words[TEXT_BYTES];
 };
 
@@ -281,7 +282,7 @@ static void stop(const char *path, int error) {
         return; /* It was said. */
     }
     log_line("the run is not recorded any further: cannot write %s: %s (%d)", path,
-             dump_explain(error), -error);
+             out_explain(error), -error);
 }
 
 static bool begin(void) {
@@ -355,14 +356,18 @@ static void slow_down(uint64_t took_ms, uint64_t bytes) {
     pace->next_ms = os_now_ms() + max_size(pace->interval_ms, took_ms * COST_SHARE);
 }
 
-static int write_cpu(struct dump_sink sink) {
+static int write_cpu(struct out_sink sink) {
     return cpu_dump_to_sink(sink, CPU_PPROF_PLAIN);
+}
+
+static int write_heap(struct out_sink sink) {
+    return dump_to_sink(sink, DUMP_SNAPSHOT, DUMP_NOW);
 }
 
 /* The processor's time until now, in front of the snapshot of the same moment. */
 static void snap_cpu(bool is_last) {
     if (g.has_cpu && os_may_tell_user()) {
-        (void)is_written(frames_cpu(&frames, room_for_snap(is_last), write_cpu));
+        (void)is_written(frames_profile(&frames, FRAME_CPU, room_for_snap(is_last), write_cpu));
     }
 }
 
@@ -371,7 +376,10 @@ static void snap(bool is_last) {
     uint64_t start = os_now_ns();
     snap_cpu(is_last);
     /* A program that has got other rights, or hides its memory, is asked each time. */
-    int error = os_may_tell_user() ? frames_snap(&frames, room_for_snap(is_last)) : -EPERM;
+    int error = -EPERM;
+    if (os_may_tell_user()) {
+        error = frames_profile(&frames, FRAME_SNAP, room_for_snap(is_last), write_heap);
+    }
     if (is_written(error)) {
         g.last_snap_bytes = frames.bytes - before;
     }

@@ -36,7 +36,7 @@ void recorder_snap(const char *why);
 /* A note alone; false where nothing is recorded, or it cannot be written. */
 bool recorder_note(const char *text);
 
-/* The same for what a leak check found, as leaks.h writes it. */
+/* The same for what a leak check found, as leaks_write writes it. */
 bool recorder_leaks(const char *text, size_t length);
 
 /* The process ends: the last snapshot, and the file gets its name. */

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "control/ctl.h"
-#include "control/emit.h"
 #include "control/snapshot.h"
+#include "out/json.h"
 
 /* Parts that are printed.  Each has a letter that leaves it out. */
 struct stats_parts {
@@ -85,12 +85,12 @@ const char *stats_dss(unsigned arena);
 
 /* ---------------------------------------------------------------- shapes */
 
-void stats_summary(struct emit *emit, bool with_classes);
+void stats_summary(struct out *out, bool with_classes);
 
 /* What belongs to the whole process, and what belongs to one arena or to several as one. */
-void stats_text_process(struct emit *emit, const struct stats_parts *parts);
-void stats_text_arena(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+void stats_text_process(struct out *out, const struct stats_parts *parts);
+void stats_text_arena(struct out *out, const struct stats_parts *parts, unsigned arena,
                       const struct arena_counts *counts);
-void stats_json_process(struct emit *emit, const struct stats_parts *parts);
-void stats_json_arena(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+void stats_json_process(struct out *out, const struct stats_parts *parts);
+void stats_json_arena(struct out *out, const struct stats_parts *parts, unsigned arena,
                       const struct arena_counts *counts);

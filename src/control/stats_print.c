@@ -30,15 +30,15 @@ static struct stats_parts parts_without(const char *letters) {
 }
 
 /* Prints what belongs to one arena, or to several as one. */
-typedef void arena_printer(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+typedef void arena_printer(struct out *out, const struct stats_parts *parts, unsigned arena,
                            const struct arena_counts *counts);
 
 /* Another thread may have the counters read anew at any time, and an arena may be gone then. */
-static void print_arena(struct emit *emit, const struct stats_parts *parts, unsigned arena,
+static void print_arena(struct out *out, const struct stats_parts *parts, unsigned arena,
                         arena_printer *print) {
     const struct arena_counts *counts = snapshot_arena(arena);
     if (counts != NULL) {
-        print(emit, parts, arena, counts);
+        print(out, parts, arena, counts);
     }
 }
 
@@ -51,50 +51,71 @@ static unsigned count_arenas(void) {
 }
 
 /* The sum of one arena would be that arena once more; it is printed if nothing else is. */
-static void print_arenas(struct emit *emit, const struct stats_parts *parts, arena_printer *print) {
+static void print_arenas(struct out *out, const struct stats_parts *parts, arena_printer *print) {
     if (parts->merged && (count_arenas() > 1 || !parts->arenas)) {
-        print_arena(emit, parts, SNAPSHOT_ALL, print);
+        print_arena(out, parts, SNAPSHOT_ALL, print);
     }
     if (parts->destroyed) {
-        print_arena(emit, parts, SNAPSHOT_DESTROYED, print);
+        print_arena(out, parts, SNAPSHOT_DESTROYED, print);
     }
     for (unsigned i = 0; parts->arenas && i < snapshot_arenas(); i++) {
-        print_arena(emit, parts, i, print);
+        print_arena(out, parts, i, print);
     }
 }
 
-static void print_json(struct emit *emit, const struct stats_parts *parts) {
-    json_open(emit, NULL, '{');
-    json_open(emit, "jemalloc", '{');
-    stats_json_process(emit, parts);
+static void print_json(struct out *out, const struct stats_parts *parts) {
+    json_open(out, NULL, '{');
+    json_open(out, "jemalloc", '{');
+    stats_json_process(out, parts);
     if (parts->merged || parts->destroyed || parts->arenas) {
-        json_open(emit, "stats.arenas", '{');
-        print_arenas(emit, parts, stats_json_arena);
-        json_close(emit, '{');
+        json_open(out, "stats.arenas", '{');
+        print_arenas(out, parts, stats_json_arena);
+        json_close(out, '{');
     }
-    json_close(emit, '{');
-    json_close(emit, '{');
-    emit_text(emit, "\n");
+    json_close(out, '{');
+    json_close(out, '{');
+    out_text(out, "\n");
 }
 
-static void print_text(struct emit *emit, const struct stats_parts *parts) {
-    emit_text(emit, "___ Begin jemalloc statistics ___\n");
-    stats_summary(emit, parts->bins);
-    stats_text_process(emit, parts);
-    print_arenas(emit, parts, stats_text_arena);
-    emit_text(emit, "--- End jemalloc statistics ---\n");
+static void print_text(struct out *out, const struct stats_parts *parts) {
+    out_text(out, "___ Begin jemalloc statistics ___\n");
+    stats_summary(out, parts->bins);
+    stats_text_process(out, parts);
+    print_arenas(out, parts, stats_text_arena);
+    out_text(out, "--- End jemalloc statistics ---\n");
 }
 
+/* The program's function, and what it is given next. */
+struct reader {
+    void (*write)(void *opaque, const char *text);
+    void *opaque;
+    char buffer[4096];
+};
+
+/* The program may do what it likes in `write`, so for that time we are not inside the allocator. */
+static int pass_on(void *target, const char *bytes, size_t length) {
+    struct reader *reader = target;
+    assert(bytes == reader->buffer && length < sizeof(reader->buffer));
+    reader->buffer[length] = '\0';
+    struct thread_outside before = thread_go_outside();
+    reader->write(reader->opaque, reader->buffer);
+    thread_come_back(before);
+    return 0;
+}
+
+/* The buffer is on the caller's stack, so that two who print at once do not mix and nobody needs memory. */
 void stats_print(void (*write)(void *opaque, const char *text), void *opaque, const char *letters) {
     const char *wanted = letters != NULL ? letters : "";
     struct stats_parts parts = parts_without(wanted);
-    struct emit emit;
-    emit_begin(&emit, write != NULL ? write : log_write, opaque);
+    struct reader reader = {.write = write != NULL ? write : log_write, .opaque = opaque};
+    struct out out;
+    out_begin(&out, (struct out_sink){pass_on, &reader, false}, reader.buffer,
+              sizeof(reader.buffer) - 1);
     snapshot_refresh();
     if (strchr(wanted, 'J') != NULL) {
-        print_json(&emit, &parts);
+        print_json(&out, &parts);
     } else {
-        print_text(&emit, &parts);
+        print_text(&out, &parts);
     }
-    emit_end(&emit);
+    out_end(&out);
 }

@@ -9,49 +9,48 @@
 #include "control/pressure.h"
 #include "control/stats.h"
 
-static void line(struct emit *emit, const char *name, size_t bytes, const char *remark) {
-    emit_text(emit, "  %-22s %14zu bytes   %s\n", name, bytes, remark);
+static void line(struct out *out, const char *name, size_t bytes, const char *remark) {
+    out_text(out, "  %-22s %14zu bytes   %s\n", name, bytes, remark);
 }
 
-static void print_class(struct emit *emit, unsigned size_class) {
+static void print_class(struct out *out, unsigned size_class) {
     size_t nslabs, nout, ncached;
     heap_class_counts(size_class, &nslabs, &nout, &ncached);
     if (nslabs > 0) {
-        emit_text(emit, "  %6u %12zu %10zu %8zu\n", size_classes[size_class].size, nout - ncached,
-                  ncached, nslabs);
+        out_text(out, "  %6u %12zu %10zu %8zu\n", size_classes[size_class].size, nout - ncached,
+                 ncached, nslabs);
     }
 }
 
-static void print_classes(struct emit *emit) {
-    emit_text(emit, "    size         live     cached    slabs\n");
+static void print_classes(struct out *out) {
+    out_text(out, "    size         live     cached    slabs\n");
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        print_class(emit, c);
+        print_class(out, c);
     }
 }
 
-void stats_summary(struct emit *emit, bool with_classes) {
+void stats_summary(struct out *out, bool with_classes) {
     struct heap_totals t = heap_totals();
     size_t spans = t.live + t.cached + t.slab_free + t.large_rest;
     size_t rss = pressure_resident_bytes();
-    emit_text(emit, "tally: where the heap's bytes are\n");
-    line(emit, "live", t.live, "held by the program, at usable size");
-    line(emit, "+ cached", t.cached, "free objects in threads' magazines and depots");
-    line(emit, "+ free in slabs", t.slab_free, "not handed out, or never touched");
-    line(emit, "+ ends of large blocks", t.large_rest, "addresses behind the last page");
-    line(emit, "= in spans", spans, "runs of pages that have an owner");
-    line(emit, "+ free pages kept", t.dirty, "for reuse; malloc_trim gives them back");
-    line(emit, "+ tally's own", t.metadata, "descriptors, beside the heap");
-    line(emit, "= resident at most", spans + t.dirty + t.metadata, "if every page was touched");
+    out_text(out, "tally: where the heap's bytes are\n");
+    line(out, "live", t.live, "held by the program, at usable size");
+    line(out, "+ cached", t.cached, "free objects in threads' magazines and depots");
+    line(out, "+ free in slabs", t.slab_free, "not handed out, or never touched");
+    line(out, "+ ends of large blocks", t.large_rest, "addresses behind the last page");
+    line(out, "= in spans", spans, "runs of pages that have an owner");
+    line(out, "+ free pages kept", t.dirty, "for reuse; malloc_trim gives them back");
+    line(out, "+ tally's own", t.metadata, "descriptors, beside the heap");
+    line(out, "= resident at most", spans + t.dirty + t.metadata, "if every page was touched");
     if (rss > 0) {
-        line(emit, "RSS of the process", rss, "says the kernel; code and stacks are in it");
+        line(out, "RSS of the process", rss, "says the kernel; code and stacks are in it");
     }
-    line(emit, "without memory", t.mapped - min_size(spans + t.dirty, t.mapped),
+    line(out, "without memory", t.mapped - min_size(spans + t.dirty, t.mapped),
          "addresses never used, or given back");
     if (t.reentered > 0) {
-        line(emit, "calls in handlers", t.reentered,
-             "number of allocations that interrupted tally");
+        line(out, "calls in handlers", t.reentered, "number of allocations that interrupted tally");
     }
     if (with_classes) {
-        print_classes(emit);
+        print_classes(out);
     }
 }

@@ -379,7 +379,7 @@ static void describe_exit(char text[REASON_BYTES]) {
 static void write_log(void) {
     int error = prof_log_is_on() ? events_log_stop() : 0;
     if (error != 0 && error != -EINVAL) {
-        log_warning("cannot write the log of allocations: %s (%d)", dump_explain(error), -error);
+        log_warning("cannot write the log of allocations: %s (%d)", out_explain(error), -error);
     }
 }
 

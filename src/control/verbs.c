@@ -17,13 +17,14 @@
 
 #include "base/bits.h"
 #include "base/fmt.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_socket.h"
 #include "base/own.h"
 #include "control/control.h"
 #include "control/ctl_set.h"
 #include "cpu/cpu.h"
+#include "leak/leak.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 enum { REQUEST_MS = 1000, DUMP_MS = 60000, MARK_BYTES = 200, PAUSE_MS_MOST = 60000 };
@@ -91,7 +92,7 @@ static unsigned end_output(struct call *call, const struct output *output, int e
     case -ENOTSUP:
         return fail(call, WIRE_UNAVAILABLE, "hide_addresses allows format=pprof only");
     default:
-        return fail(call, WIRE_IO, dump_explain(error));
+        return fail(call, WIRE_IO, out_explain(error));
     }
 }
 
@@ -171,7 +172,7 @@ static unsigned dump_cpu(struct call *call) {
         return fail(call, WIRE_UNAVAILABLE, "hide_addresses allows format=pprof only");
     }
     struct output output = begin_output(call, DUMP_MS);
-    struct dump_sink sink = {write_output, &output, opt.hide_addresses != 0};
+    struct out_sink sink = {write_output, &output, opt.hide_addresses != 0};
     int error = cpu_dump_to_sink(sink, is_legacy ? CPU_GPERFTOOLS : CPU_PPROF);
     tell_cpu(call);
     return end_output(call, &output, error);
@@ -196,7 +197,7 @@ static unsigned answer_dump(struct call *call) {
         return fail(call, WIRE_UNAVAILABLE, "the process may not be dumped");
     }
     struct output output = begin_output(call, DUMP_MS);
-    struct dump_sink sink = {write_output, &output, opt.hide_addresses != 0};
+    struct out_sink sink = {write_output, &output, opt.hide_addresses != 0};
     int error = dump_to_sink(sink, format, is_peak ? DUMP_PEAK : DUMP_NOW);
     return end_output(call, &output, error);
 }
@@ -206,7 +207,7 @@ static unsigned answer_maps(struct call *call) {
         return fail(call, WIRE_UNAVAILABLE, "the process may not be dumped");
     }
     struct output output = begin_output(call, REQUEST_MS);
-    int error = dump_modules((struct dump_sink){write_output, &output, opt.hide_addresses != 0});
+    int error = dump_modules((struct out_sink){write_output, &output, opt.hide_addresses != 0});
     return end_output(call, &output, error);
 }
 
@@ -390,7 +391,7 @@ static bool find_leaks(struct leaks *leaks, uint64_t pause_ms, bool is_quick) {
 
 static unsigned write_leaks(struct call *call, const struct leaks *leaks) {
     struct output output = begin_output(call, DUMP_MS);
-    struct dump_sink sink = {write_output, &output, opt.hide_addresses != 0};
+    struct out_sink sink = {write_output, &output, opt.hide_addresses != 0};
     own_end();
     thread_mark_inside(false);
     int error = leaks_write(leaks, sink);

@@ -20,6 +20,7 @@
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "base/os_timer.h"
+#include "out/maps.h"
 
 struct range {
     uintptr_t start, end;

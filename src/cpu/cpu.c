@@ -28,6 +28,7 @@
 #include "base/os_shared.h"
 #include "base/os_timer.h"
 #include "base/own.h"
+#include "base/trie.h"
 #include "cpu/rack.h"
 #include "cpu/sums.h"
 #include "cpu/threads.h"

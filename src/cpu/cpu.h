@@ -20,8 +20,7 @@
 
 #include <sys/types.h>
 
-#include "base/common.h"
-#include "prof/prof.h"
+#include "out/out.h"
 
 enum { CPU_WHY = 160, CPU_HZ_DEFAULT = 100, CPU_HZ_MOST = 4000 };
 
@@ -101,7 +100,7 @@ bool cpu_dump_fd(int fd, enum cpu_format format);
 
 /* The same to a sink that takes the pieces, as dump_to_sink does for memory: 0 or -errno.  Without addresses it is
  * profile.proto or -ENOTSUP. */
-int cpu_dump_to_sink(struct dump_sink sink, enum cpu_format format);
+int cpu_dump_to_sink(struct out_sink sink, enum cpu_format format);
 
 /* What the ending of a name asks for: .pb or .pb.gz profile.proto, any other gperftools' format. */
 enum cpu_format cpu_format_by_name(const char *path);

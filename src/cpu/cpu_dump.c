@@ -14,6 +14,8 @@
 #include "base/os.h"
 #include "cpu/rack.h"
 #include "cpu/writer.h"
+#include "out/maps.h"
+#include "out/proto.h"
 #include "prof/prof.h"
 
 enum { NS_PER_US = 1000 };
@@ -169,39 +171,38 @@ static int write_proto(struct out *out, const struct maps *maps, bool is_plain) 
 
 /* ---------------------------------------------------------------- both */
 
-static int write_all(struct out *out, enum cpu_format format, bool hides_addresses) {
+struct profile {
+    enum cpu_format format;
+    bool hides_addresses;
+};
+
+static int write_profile(struct out *out, const void *what) {
+    const struct profile *profile = what;
     struct maps maps;
     maps_read(&maps);
-    maps.hides = hides_addresses;
-    int error = format == CPU_GPERFTOOLS ? write_gperftools(out, &maps)
-                                         : write_proto(out, &maps, format == CPU_PPROF_PLAIN);
+    maps.hides = profile->hides_addresses;
+    int error = profile->format == CPU_GPERFTOOLS
+                    ? write_gperftools(out, &maps)
+                    : write_proto(out, &maps, profile->format == CPU_PPROF_PLAIN);
     maps_release(&maps);
     return error;
 }
 
-static int dump_counted(struct dump_sink sink, enum cpu_format format) {
+static int dump_counted(struct out_sink sink, enum cpu_format format) {
+    struct profile profile = {format, sink.hides_addresses};
     if (sink.hides_addresses && format == CPU_GPERFTOOLS) {
         return -ENOTSUP;
     }
-    size_t bytes = align_up(sizeof(struct out), os_facts.page_bytes);
-    struct out *out = os_map(bytes);
-    if (out == NULL) {
-        return -ENOMEM;
-    }
-    out_begin(out, sink.take, sink.target);
-    int error = write_all(out, format, sink.hides_addresses);
-    int written = out_end(out);
-    os_unmap(out, bytes);
-    return written != 0 ? written : error;
+    return out_run(sink, write_profile, &profile);
 }
 
-int cpu_dump_to_sink(struct dump_sink sink, enum cpu_format format) {
+int cpu_dump_to_sink(struct out_sink sink, enum cpu_format format) {
     writer_count();
     return dump_counted(sink, format);
 }
 
 int cpu_dump(int fd, enum cpu_format format) {
-    return dump_counted((struct dump_sink){out_to_descriptor, &fd, false}, format);
+    return dump_counted((struct out_sink){out_to_descriptor, &fd, false}, format);
 }
 
 bool cpu_dump_fd(int fd, enum cpu_format format) {

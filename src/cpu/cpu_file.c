@@ -18,12 +18,12 @@
 #include "base/attention.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_timer.h"
 #include "base/own.h"
 #include "cpu/writer.h"
-#include "prof/prof.h"
+#include "opt/opt.h"
+#include "out/out_file.h"
 
 enum {
     FLUSH_MS = 3000,
@@ -53,9 +53,9 @@ static struct {
 } g;
 
 /* Apart from g: most programs never touch them. */
-static char base[FILE_PREFIX_BYTES];                /* with the folder where that was asked for */
-static char path[FILE_PREFIX_BYTES + SUFFIX_BYTES]; /* of this process */
-static struct dump_file file;
+static char base[OUT_FILE_PREFIX_BYTES]; /* with the folder where that was asked for */
+static char path[OUT_FILE_PREFIX_BYTES + SUFFIX_BYTES]; /* of this process */
+static struct out_file file;
 
 /* ---------------------------------------------------------------- one at a time */
 
@@ -115,19 +115,19 @@ static int write_file(void) {
     if (!replaces && os_exists(path)) {
         return -EEXIST;
     }
-    int error = file_begin_anew(&file, path);
+    int error = out_file_begin_anew(&file, path);
     if (error != 0) {
         return error;
     }
     error = cpu_dump(file.fd, cpu_format_by_name(base));
-    return replaces ? file_replace(&file, path, error) : file_end(&file, path, error);
+    return replaces ? out_file_replace(&file, path, error) : out_file_end(&file, path, error);
 }
 
 /* Said once; the next time it is tried again. */
 static void warn(int error) {
     if (!g.has_failed) {
         g.has_failed = true;
-        log_line("cannot write the CPU profile %s: %s (%d)", path, dump_explain(error), -error);
+        log_line("cannot write the CPU profile %s: %s (%d)", path, out_explain(error), -error);
     }
 }
 
@@ -190,7 +190,7 @@ static bool start(const struct cpu_options *options, bool is_child, char why[CPU
     int error = is_child ? 0 : write_file();
     if (error != 0) {
         cpu_stop();
-        fmt_text(why, CPU_WHY, "%s", dump_explain(error));
+        fmt_text(why, CPU_WHY, "%s", out_explain(error));
         return false;
     }
     g.options = *options;
@@ -210,7 +210,7 @@ static bool start_alone(const struct cpu_options *options, const char *name, boo
         return false;
     }
     if (!set_base(name)) {
-        fmt_text(why, CPU_WHY, "%s", dump_explain(-ENAMETOOLONG));
+        fmt_text(why, CPU_WHY, "%s", out_explain(-ENAMETOOLONG));
         return false;
     }
     set_path(is_child);
@@ -346,7 +346,7 @@ static bool name_of_process(char *name, size_t capacity) {
 
 void cpu_settle(void) {
     char why[CPU_WHY];
-    char name[FILE_PREFIX_BYTES];
+    char name[OUT_FILE_PREFIX_BYTES];
     struct cpu_options options = cpu_options_of_process();
     if (opt.cpu_file[0] == '\0' || os_facts.secure) {
         return;
@@ -354,14 +354,14 @@ void cpu_settle(void) {
     if (opt.cpu_toggle_signal != 0) {
         wait_for_toggle();
     } else if (!name_of_process(name, sizeof(name))) {
-        say_why_not(dump_explain(-ENAMETOOLONG));
+        say_why_not(out_explain(-ENAMETOOLONG));
     } else if (!cpu_file_start(&options, name, why)) {
         say_why_not(why);
     }
 }
 
 static void toggle(void) {
-    char name[FILE_PREFIX_BYTES];
+    char name[OUT_FILE_PREFIX_BYTES];
     char why[CPU_WHY];
     struct cpu_options options = cpu_options_of_process();
     if (g.is_on) {
@@ -369,7 +369,7 @@ static void toggle(void) {
         return;
     }
     if (!name_of_process(name, sizeof(name) - SUFFIX_BYTES)) {
-        say_why_not(dump_explain(-ENAMETOOLONG));
+        say_why_not(out_explain(-ENAMETOOLONG));
         return;
     }
     size_t length = strlen(name);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/os.h"
-#include "prof/prof.h"
+#include "base/table.h"
 
 struct sum {
     uint32_t stack, thread;

@@ -12,7 +12,7 @@
 
 #include "base/os.h"
 #include "base/own.h"
-#include "prof/prof.h"
+#include "base/table.h"
 
 enum {
     NAMED = 1 << 16,          /* numbers that are kept, with names */

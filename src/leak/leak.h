@@ -12,14 +12,23 @@
  *      reachable   the rest
  *
  * Other threads are held up only while the process is copied (fork without libc); the copy is searched.
+ * The walk of a check, file by file:
+ *
+ *      api/leak_exit.c            the process ends; or the program asks (api/leak_calls.c,
+ *                                 api/gperftools_checker.c), or the command (control/verbs.c)
+ *      leaks.c     leaks_find     what the options say
+ *      leak.c      leak_check     the steps, with stop.c (threads), roots.c, mark.c (search), ignore.c,
+ *                                 present.c and work.c
+ *      leaks.c                    takes out what rules suppress (leak_names.c, contract/suppress.c)
+ *      leak_report.c              tells people; leaks.c: leaks_write tells the command
  *
  * Threads     All functions may be called from any thread, outside (api/life.h) and with no lock held;
  *             checks wait for each other.
- * Read next   leak.c, which has the steps in order.
  */
 #pragma once
 
-#include "base/common.h"
+#include "out/out.h"
+#include "out/pile.h"
 
 struct leak_wish {
     bool skip_threads;     /* registers and stacks are no roots */
@@ -72,8 +81,7 @@ struct leak_result {
     uint32_t object_count;
     const struct leak_object *objects; /* lost ones, at most LEAK_OBJECTS_MOST */
     uint64_t objects_left_out;
-    char why
-        [160]; /* a sentence: why there is no result, or what is to be known about it; or empty */
+    char why[160]; /* empty, or a sentence: why there is no result, or what to know about it */
 };
 enum { LEAK_OBJECTS_MOST = 1 << 16 };
 
@@ -101,3 +109,60 @@ void leak_enable(void);
 /* The calling thread ends; the process is the child of a fork, with this thread alone. */
 void leak_thread_ends(void);
 void leak_forked(void);
+
+/* ---------------------------------------------------------------- checks as users meet them */
+
+/* A check and what was taken out of it; all zeros is none. */
+struct leaks {
+    struct leak_result *result;
+    struct leak_sum kinds[LEAK_KINDS]; /* what is left of the result's */
+    struct leak_sum suppressed;
+    struct pile marks; /* a byte for each group: not 0 if it was taken out */
+    /* In whose words it is told, LEAK_TEXT_...; those of the option leak_text unless it is changed. */
+    unsigned text;
+    char why[160]; /* without a result: the reason, in a sentence */
+};
+
+/* At the start.  The file of the option leak_suppressions is read now if leak_check is on, otherwise at the
+ * first check.  Rules of the program itself are asked for at each check, where `ask_program` is not NULL. */
+void leaks_init(const char *(*ask_program)(void));
+
+/* Checks as the options say; what is known to be older than `since_ns` (os_now_ns) is no leak, 0: all may
+ * be.  False: see `why`. */
+bool leaks_find(struct leaks *leaks, uint64_t since_ns);
+
+/* The same when the process ends: another check is not waited for. */
+bool leaks_find_last(struct leaks *leaks, uint64_t since_ns);
+
+/* The same with a wish of one's own; rules are applied where `with_rules`. */
+bool leaks_find_by(struct leaks *leaks, const struct leak_wish *wish, bool with_rules);
+void leaks_release(struct leaks *leaks);
+
+/* What counts: definite leaks and what only they hold. */
+struct leak_sum leaks_lost(const struct leaks *leaks);
+
+/* Reports on standard error, in the words of `text`; `name` is that of the check.  That nothing is lost is
+ * said only with the option leak_say_none. */
+void leaks_report(const struct leaks *leaks, const char *name);
+
+/* leak_test_alignment: a second look that counts pointers anywhere, and a sentence about it. */
+void leaks_test_alignment(const struct leaks *leaks, uint64_t since_ns);
+
+/* A profile of it in leak_dump_dir, if there is one; its path, or "" where none was written. */
+void leaks_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity);
+
+/*
+ * As text for the command:
+ *
+ *      tally-leaks 1
+ *      heap BYTES          one line each: roots BYTES, threads N, unanswered N, pause_ns N, total_ns N
+ *      definite OBJECTS BYTES REQUESTED        and the same for indirect, possible, reachable, ignored, suppressed
+ *      rate BYTES          between samples; 1: every group has its stack, unless it is older; 0: none has
+ *      why SENTENCE
+ *      group KIND OBJECTS BYTES REQUESTED USABLE ADDRESS...        largest first; no address: not sampled
+ *      module START END OFFSET BUILD-ID PATH
+ *      end
+ *
+ * Addresses lie in the instruction that called.
+ */
+int leaks_write(const struct leaks *leaks, struct out_sink sink);

@@ -10,19 +10,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fmt.h"
 #include "base/os.h"
 
-void out_begin(struct out *out, int (*take)(void *target, const char *bytes, size_t length),
-               void *target) {
-    out->take = take;
-    out->target = target;
-    out->error = 0;
-    out->length = 0;
+void out_begin(struct out *out, struct out_sink sink, char *buffer, size_t capacity) {
+    *out = (struct out){.sink = sink, .buffer = buffer, .capacity = capacity};
 }
 
 static void flush(struct out *out) {
     if (out->error == 0 && out->length > 0) {
-        out->error = out->take(out->target, out->buffer, out->length);
+        out->error = out->sink.take(out->sink.target, out->buffer, out->length);
     }
     out->length = 0;
 }
@@ -30,6 +27,21 @@ static void flush(struct out *out) {
 int out_end(struct out *out) {
     flush(out);
     return out->error;
+}
+
+/* A thread's stack may be too small for the buffer. */
+int out_run(struct out_sink sink, int (*fill)(struct out *out, const void *what),
+            const void *what) {
+    struct out out;
+    char *buffer = os_map(OUT_BYTES);
+    if (buffer == NULL) {
+        return -ENOMEM;
+    }
+    out_begin(&out, sink, buffer, OUT_BYTES);
+    int error = fill(&out, what);
+    int written = out_end(&out);
+    os_unmap(buffer, OUT_BYTES);
+    return written != 0 ? written : error;
 }
 
 int out_to_descriptor(void *fd, const char *bytes, size_t length) {
@@ -51,14 +63,18 @@ int out_to_pile(void *target, const char *bytes, size_t length) {
     return 0;
 }
 
+char *out_room(struct out *out, size_t bytes) {
+    if (out->capacity - out->length < bytes) {
+        flush(out);
+    }
+    return out->buffer + out->length;
+}
+
 void out_bytes(struct out *out, const void *bytes, size_t length) {
     const char *next = bytes;
     while (length > 0) {
-        if (out->length == OUT_BYTES) {
-            flush(out);
-        }
-        size_t part = min_size(length, OUT_BYTES - out->length);
-        memcpy(out->buffer + out->length, next, part);
+        size_t part = min_size(length, out->capacity);
+        memcpy(out_room(out, part), next, part);
         out->length += part;
         next += part;
         length -= part;
@@ -69,16 +85,18 @@ void out_string(struct out *out, const char *text) {
     out_bytes(out, text, strlen(text));
 }
 
-char *out_room(struct out *out, size_t bytes) {
-    if (OUT_BYTES - out->length < bytes) {
-        flush(out);
-    }
-    return out->buffer + out->length;
-}
-
 void out_char(struct out *out, char c) {
     *out_room(out, 1) = c;
     out->length++;
+}
+
+void out_text(struct out *out, const char *format, ...) {
+    enum { ROOM = 256 };
+    va_list list;
+    va_start(list, format);
+    char *to = out_room(out, ROOM);
+    out->length += fmt_text_list(to, ROOM, format, list);
+    va_end(list);
 }
 
 enum { DIGITS = 24 };
@@ -109,4 +127,35 @@ void out_hex(struct out *out, uint64_t number, unsigned width) {
         number >>= 4;
     }
     out->length += count;
+}
+
+const char *out_explain(int error) {
+    switch (-error) {
+    case ENOSPC:
+    case EDQUOT:
+        return "the disk is full";
+    case OS_LITTLE_ROOM:
+        return "a tenth of the disk is to stay free";
+    case EFBIG:
+        return "the file would be larger than allowed";
+    case EACCES:
+    case EPERM:
+        return "permission denied";
+    case EROFS:
+        return "the file system is read-only";
+    case ENOENT:
+    case ENOTDIR:
+        return "there is no such directory";
+    case EEXIST:
+        return "there is a file of this name";
+    case EMFILE:
+    case ENFILE:
+        return "too many open files";
+    case ENOMEM:
+        return "no memory";
+    case ENAMETOOLONG:
+        return "the name is too long";
+    default:
+        return "error";
+    }
 }

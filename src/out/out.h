@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * out.h - text and bytes, collected into pieces of 64 KiB.
+ * out.h - text and bytes, collected into pieces.
  *
  * A writer of a format puts what it has to say and never looks for errors: the first one is kept, what
  * comes after it is dropped, and out_end() tells it.
@@ -12,22 +12,32 @@
 #include "base/common.h"
 #include "out/pile.h"
 
-enum { OUT_BYTES = 64 << 10 };
-
-struct out {
-    /* Where pieces go: 0 or a negative errno. */
+/* Who takes the pieces: 0 or a negative errno. */
+struct out_sink {
     int (*take)(void *target, const char *bytes, size_t length);
     void *target;
-    int error;
-    size_t length;
-    char buffer[OUT_BYTES];
+    bool hides_addresses; /* places are told by module, offset and build id only */
 };
 
-void out_begin(struct out *out, int (*take)(void *target, const char *bytes, size_t length),
-               void *target);
+struct out {
+    struct out_sink sink;
+    int error;
+    size_t length, capacity;
+    char *buffer;
+    bool comma; /* of json.h: the next member is not the first of its object or array */
+};
+
+/* The usual piece. */
+enum { OUT_BYTES = 64 << 10 };
+
+/* The buffer has at least 256 bytes.  What is put in one call stays together if it fits into a piece. */
+void out_begin(struct out *out, struct out_sink sink, char *buffer, size_t capacity);
 
 /* Passes on what is left.  0, or the first error. */
 int out_end(struct out *out);
+
+/* The whole of it, with a buffer from the kernel: the first error of either, -ENOMEM without a buffer. */
+int out_run(struct out_sink sink, int (*fill)(struct out *out, const void *what), const void *what);
 
 /* Targets: a descriptor, given by its address, and a pile. */
 int out_to_descriptor(void *fd, const char *bytes, size_t length);
@@ -38,10 +48,16 @@ void out_bytes(struct out *out, const void *bytes, size_t length);
 void out_string(struct out *out, const char *text);
 void out_char(struct out *out, char c);
 
-/* Room for so many bytes, at most OUT_BYTES; what is used of it is added to `length`. */
+/* At most 255 characters, by the rules of base/fmt.h. */
+void out_text(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Room for this many bytes, at most `capacity`; what is used of it is added to `length`. */
 char *out_room(struct out *out, size_t bytes);
 
-/* A number with at least so many characters, up to 24: filled with blanks, or hexadecimal with zeros
- * and without 0x. */
+/* A number with at least `width` characters, up to 24: filled with blanks, or hexadecimal with zeros and
+ * without 0x. */
 void out_decimal(struct out *out, uint64_t number, unsigned width);
 void out_hex(struct out *out, uint64_t number, unsigned width);
+
+/* What went wrong, in words, where a user can do something about it. */
+const char *out_explain(int error);

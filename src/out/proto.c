@@ -231,12 +231,12 @@ struct proto *proto_begin(struct out *out, const struct maps *maps, struct proto
     proto->maps = maps;
     proto->words = words;
     proto->is_plain = is_plain;
-    if (is_plain) {
-        out_begin(&proto->plain, pass_on, out);
-    } else {
+    struct out_sink sink = {pass_on, out, false};
+    if (!is_plain) {
         gzip_begin(&proto->gzip, out);
-        out_begin(&proto->plain, gzip_take, &proto->gzip);
+        sink = (struct out_sink){gzip_take, &proto->gzip, false};
     }
+    out_begin(&proto->plain, sink, proto->plain_bytes, OUT_BYTES);
     return proto;
 }
 

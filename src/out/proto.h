@@ -36,6 +36,7 @@ struct proto {
     struct proto_words words;
     bool is_plain;    /* not compressed */
     struct out plain; /* the profile before it is compressed */
+    char plain_bytes[OUT_BYTES];
     struct gzip gzip;
     struct proto_message message; /* what proto_write_message writes */
     struct proto_message inner;   /* what becomes a part of it */

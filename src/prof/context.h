@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/common.h"
-#include "prof/table.h"
+#include "base/table.h"
 
 /* Samples as they are, and what they stand for.  Weights are kept as integers, so that what is
  * subtracted at the end is exactly what was added. */

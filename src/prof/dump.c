@@ -9,27 +9,20 @@
  * Everything lies in memory of its own from the kernel for the time of the dump.  The profiler is asked
  * for one context or stack at a time; nothing is held while the bytes are written.
  */
-#include "prof/dump.h"
-
 #include <errno.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
-#include "out/dump_file.h"
+#include "opt/opt.h"
+#include "out/out_file.h"
 #include "prof/dump_writers.h"
+#include "prof/prof.h"
 #include "prof/tell.h"
 
 /* ---------------------------------------------------------------- writing */
 
-/* Who writes, and what it is told: 0 or -errno, besides the errors that the out meets. */
-struct job {
-    int (*write)(struct out *out, const void *what);
-    const void *what;
-};
-
-/* A job of write_profile. */
+/* What the writers below are told.  They return 0 or -errno, besides the errors that the out meets. */
 struct profile {
     enum dump_format format;
     enum dump_what what;
@@ -51,68 +44,28 @@ static int write_profile(struct out *out, const void *what) {
     } else if (profile->format == DUMP_GPERFTOOLS) {
         dump_write_gperftools(out, &extract, &maps);
     } else {
-        error = dump_write_proto(out, &extract, &maps);
+        error = dump_write_proto(out, &extract, &maps, profile->format == DUMP_SNAPSHOT);
     }
     maps_release(&maps);
     extract_release(&extract);
     return error;
 }
 
-static int write_log(struct out *out, const void *what) {
-    return dump_write_log(out, what);
-}
-
-/* What does not go on a thread's stack, which may be small. */
-struct space {
-    struct out out;
-    struct dump_file file;
-    char path[FILE_NAME_BYTES];
-};
-
-static struct space *space_map(void) {
-    return os_map(align_up(sizeof(struct space), os_facts.page_bytes));
-}
-
-static void space_unmap(struct space *space) {
-    os_unmap(space, align_up(sizeof(struct space), os_facts.page_bytes));
-}
-
-static int run(struct job job, struct out *out, int (*take)(void *, const char *, size_t),
-               void *target) {
-    out_begin(out, take, target);
-    int error = job.write(out, job.what);
-    int written = out_end(out);
-    return written != 0 ? written : error;
+static int write_log(struct out *out, const void *log) {
+    return dump_write_log(out, log);
 }
 
 int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
-    struct profile profile = {format, what, false};
-    struct space *space = space_map();
-    if (space == NULL) {
-        return -ENOMEM;
-    }
-    int error = run((struct job){write_profile, &profile}, &space->out, out_to_descriptor, &fd);
-    space_unmap(space);
-    return error;
-}
-
-static int run_to_sink(struct job job, const struct dump_sink *sink) {
-    struct space *space = space_map();
-    if (space == NULL) {
-        return -ENOMEM;
-    }
-    int error = run(job, &space->out, sink->take, sink->target);
-    space_unmap(space);
-    return error;
+    return dump_to_sink((struct out_sink){out_to_descriptor, &fd, false}, format, what);
 }
 
 /* The other formats have the maps of the process as the kernel writes them. */
-int dump_to_sink(struct dump_sink sink, enum dump_format format, enum dump_what what) {
+int dump_to_sink(struct out_sink sink, enum dump_format format, enum dump_what what) {
     struct profile profile = {format, what, sink.hides_addresses};
     if (sink.hides_addresses && format != DUMP_PROTO) {
         return -ENOTSUP;
     }
-    return run_to_sink((struct job){write_profile, &profile}, &sink);
+    return out_run(sink, write_profile, &profile);
 }
 
 static void write_module(struct out *out, const struct maps *maps, const struct maps_module *module,
@@ -142,19 +95,15 @@ static int write_modules(struct out *out, const void *what) {
     return 0;
 }
 
-int dump_modules(struct dump_sink sink) {
-    return run_to_sink((struct job){write_modules, &sink.hides_addresses}, &sink);
+int dump_modules(struct out_sink sink) {
+    return out_run(sink, write_modules, &sink.hides_addresses);
 }
 
 /* ---------------------------------------------------------------- to files */
 
-static int run_to_file(struct job job, struct space *space, const char *path) {
-    int error = file_begin(&space->file, path);
-    if (error != 0) {
-        return error;
-    }
-    error = run(job, &space->out, out_to_file, &space->file.fd);
-    error = file_end(&space->file, path, error);
+static int write_to_file(const char *path, int (*fill)(struct out *out, const void *what),
+                         const void *what) {
+    int error = out_file_write(path, fill, what);
     if (error == 0) {
         tell_dumped(path);
     }
@@ -183,90 +132,48 @@ enum dump_format dump_format_by_name(const char *path, enum dump_format otherwis
 
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
     struct profile profile = {format, what, false};
-    struct space *space = space_map();
-    if (space == NULL) {
-        return -ENOMEM;
-    }
-    int error = run_to_file((struct job){write_profile, &profile}, space, path);
-    space_unmap(space);
-    return error;
-}
-
-bool dump_set_prefix(const char *prefix) {
-    return file_set_prefix(prefix);
-}
-
-const char *dump_explain(int error) {
-    switch (-error) {
-    case ENOSPC:
-    case EDQUOT:
-        return "the disk is full";
-    case OS_LITTLE_ROOM:
-        return "a tenth of the disk is to stay free";
-    case EFBIG:
-        return "the file would be larger than allowed";
-    case EACCES:
-    case EPERM:
-        return "permission denied";
-    case EROFS:
-        return "the file system is read-only";
-    case ENOENT:
-    case ENOTDIR:
-        return "there is no such directory";
-    case EEXIST:
-        return "there is a file of this name";
-    case EMFILE:
-    case ENFILE:
-        return "too many open files";
-    case ENOMEM:
-        return "no memory";
-    case ENAMETOOLONG:
-        return "the name is too long";
-    default:
-        return "error";
-    }
+    return write_to_file(path, write_profile, &profile);
 }
 
 void dump_warn(const char *path, int error) {
-    log_warning("cannot write the heap profile %s: %s (%d)", path, dump_explain(error), -error);
+    log_warning("cannot write the heap profile %s: %s (%d)", path, out_explain(error), -error);
 }
 
-static int dump_to_next_name(struct space *space, char kind) {
-    struct profile profile = {(enum dump_format)opt.prof_format, DUMP_NOW, false};
-    if (!file_name_dump(space->path, kind)) {
-        return -EINVAL;
-    }
-    int error = run_to_file((struct job){write_profile, &profile}, space, space->path);
-    if (error != 0 && kind != 'm') {
-        dump_warn(space->path, error);
-    }
-    return error;
+/* A name does not go on a thread's stack, which may be small. */
+static char *map_name(void) {
+    return os_map(align_up(OUT_FILE_NAME_BYTES, os_facts.page_bytes));
+}
+
+static void unmap_name(char *path) {
+    os_unmap(path, align_up(OUT_FILE_NAME_BYTES, os_facts.page_bytes));
 }
 
 int dump_automatically(char kind) {
-    struct space *space = space_map();
-    if (space == NULL) {
+    char *path = map_name();
+    if (path == NULL) {
         return -ENOMEM;
     }
-    int error = dump_to_next_name(space, kind);
-    space_unmap(space);
+    int error = -EINVAL;
+    if (out_file_name_dump(path, kind)) {
+        error = dump_to_file(path, (enum dump_format)opt.prof_format, DUMP_NOW);
+        if (error != 0 && kind != 'm') {
+            dump_warn(path, error);
+        }
+    }
+    unmap_name(path);
     return error;
 }
 
-static int log_to_file(struct space *space, const char *path, const struct dump_log *log) {
-    if (path == NULL && !file_name_log(space->path)) {
-        return -EINVAL;
-    }
-    return run_to_file((struct job){write_log, log}, space, path != NULL ? path : space->path);
-}
-
 int dump_log(const char *path, const struct dump_log *log) {
-    struct space *space = space_map();
-    if (space == NULL) {
+    if (path != NULL) {
+        return write_to_file(path, write_log, log);
+    }
+    char *name = map_name();
+    if (name == NULL) {
         return -ENOMEM;
     }
-    int error = log_to_file(space, path, log);
-    space_unmap(space);
+    int error = out_file_name_log(name) ? write_to_file(name, write_log, log) : -EINVAL;
+    unmap_name(name);
     return error;
 }
 
@@ -275,18 +182,14 @@ int dump_log(const char *path, const struct dump_log *log) {
 /* In front of the text, so that the whole can be given back: how long the whole is. */
 enum { FRONT_BYTES = 64 };
 
-static char *run_to_memory(struct job job, size_t *length) {
+static char *write_to_memory(int (*fill)(struct out *out, const void *what), const void *what,
+                             size_t *length) {
     struct pile pile = {0};
-    struct space *space = space_map();
-    if (space == NULL) {
-        return NULL;
-    }
     int error = -ENOMEM;
     if (pile_grow(&pile, FRONT_BYTES)) {
         pile.length = FRONT_BYTES;
-        error = run(job, &space->out, out_to_pile, &pile);
+        error = out_run((struct out_sink){out_to_pile, &pile, false}, fill, what);
     }
-    space_unmap(space);
     if (error != 0 || !pile_grow(&pile, 1)) {
         pile_release(&pile);
         return NULL;
@@ -299,7 +202,7 @@ static char *run_to_memory(struct job job, size_t *length) {
 
 char *dump_to_memory(enum dump_format format, enum dump_what what, size_t *length) {
     struct profile profile = {format, what, false};
-    return run_to_memory((struct job){write_profile, &profile}, length);
+    return write_to_memory(write_profile, &profile, length);
 }
 
 void dump_release(char *text, size_t length) {
@@ -310,7 +213,6 @@ void dump_release(char *text, size_t length) {
     pile_release(&pile);
 }
 
-/* A job of write_recent. */
 struct recent {
     struct dump_events events;
     int64_t most;
@@ -324,7 +226,7 @@ static int write_recent(struct out *out, const void *what) {
 
 char *dump_recent(struct dump_events events, int64_t most, size_t *length) {
     struct recent recent = {events, most};
-    return run_to_memory((struct job){write_recent, &recent}, length);
+    return write_to_memory(write_recent, &recent, length);
 }
 
 /* ---------------------------------------------------------------- leaks */

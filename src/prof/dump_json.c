@@ -10,66 +10,28 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/fmt.h"
 #include "opt/opt.h"
 #include "base/os.h"
+#include "out/json.h"
 #include "prof/dump_writers.h"
 
 /* ---------------------------------------------------------------- pieces */
-
-/* ,"key": the comma where `first` is false. */
-static void put_key(struct out *out, const char *key, bool first) {
-    out_string(out, first ? "\"" : ",\"");
-    out_string(out, key);
-    out_string(out, "\":");
-}
-
-static void put_number(struct out *out, const char *key, uint64_t value, bool first) {
-    put_key(out, key, first);
-    out_decimal(out, value, 0);
-}
-
-/* Names are bytes of the program; the text stays JSON whatever they are. */
-static void put_quoted(struct out *out, const char *text) {
-    out_char(out, '"');
-    while (*text != '\0') {
-        size_t length = fmt_utf8_length(text);
-        if (length == 0 || (unsigned char)*text < ' ' || *text == 0x7f) {
-            out_string(out, "\\ufffd");
-            length = 1;
-        } else {
-            if (*text == '"' || *text == '\\') {
-                out_char(out, '\\');
-            }
-            out_bytes(out, text, length);
-        }
-        text += length;
-    }
-    out_char(out, '"');
-}
-
-static void put_text(struct out *out, const char *key, const char *text, bool first) {
-    put_key(out, key, first);
-    put_quoted(out, text);
-}
 
 static void put_thread_name(struct out *out, const char *key, uint32_t thread) {
     char name[16];
     bool has_ended;
     prof_read_thread(thread, name, &has_ended);
-    put_text(out, key, name, false);
+    json_string(out, key, name);
 }
 
-static void put_stack(struct out *out, uint32_t stack) {
+static void put_stack(struct out *out, const char *key, uint32_t stack) {
     uintptr_t addresses[PROF_DEPTH_MOST];
     unsigned depth = prof_read_stack(stack, addresses, PROF_DEPTH_MOST);
-    out_char(out, '[');
+    json_open(out, key, '[');
     for (unsigned i = 0; i < depth; i++) {
-        out_string(out, i == 0 ? "\"0x" : ",\"0x");
-        out_hex(out, addresses[i], 0);
-        out_char(out, '"');
+        json_hex(out, NULL, addresses[i]);
     }
-    out_char(out, ']');
+    json_close(out, '[');
 }
 
 /* ---------------------------------------------------------------- sets of numbers */
@@ -167,66 +129,60 @@ static bool keep_event(struct log_content *content, const struct prof_event *eve
 
 static void put_info(struct out *out, const struct dump_log *log) {
     static const char *const resolutions[] = {"default", "high"};
-    put_key(out, "info", true);
-    out_char(out, '{');
-    put_number(out, "duration", log->duration_ns, true);
-    put_text(out, "version", log->version, false);
-    put_number(out, "lg_sample_rate", prof_lg_sample(), false);
-    put_text(out, "prof_time_resolution", resolutions[opt.prof_time_resolution], false);
-    put_number(out, "pid", os_process_id(), false);
-    out_char(out, '}');
+    json_open(out, "info", '{');
+    json_number(out, "duration", log->duration_ns);
+    json_string(out, "version", log->version);
+    json_number(out, "lg_sample_rate", prof_lg_sample());
+    json_string(out, "prof_time_resolution", resolutions[opt.prof_time_resolution]);
+    json_number(out, "pid", os_process_id());
+    json_close(out, '{');
 }
 
 static void put_threads(struct out *out, const struct set *threads) {
-    put_key(out, "threads", false);
-    out_char(out, '[');
+    json_open(out, "threads", '[');
     for (size_t i = 0; i < threads->count; i++) {
-        out_string(out, i == 0 ? "{" : ",{");
-        put_number(out, "thr_uid", numbers(threads)[i], true);
+        json_open(out, NULL, '{');
+        json_number(out, "thr_uid", numbers(threads)[i]);
         put_thread_name(out, "thr_name", numbers(threads)[i]);
-        out_char(out, '}');
+        json_close(out, '{');
     }
-    out_char(out, ']');
+    json_close(out, '[');
 }
 
 static void put_stacks(struct out *out, const struct set *stacks) {
-    put_key(out, "stack_traces", false);
-    out_char(out, '[');
+    json_open(out, "stack_traces", '[');
     for (size_t i = 0; i < stacks->count; i++) {
-        if (i > 0) {
-            out_char(out, ',');
-        }
-        put_stack(out, numbers(stacks)[i]);
+        put_stack(out, NULL, numbers(stacks)[i]);
     }
-    out_char(out, ']');
+    json_close(out, '[');
 }
 
 static void put_allocation(struct out *out, const struct log_content *content,
                            const struct prof_event *event) {
-    put_number(out, "alloc_thread", set_place(&content->threads, event->thread), true);
-    put_number(out, "free_thread", set_place(&content->threads, event->freed_thread), false);
-    put_number(out, "alloc_trace", set_place(&content->stacks, event->stack), false);
-    put_number(out, "free_trace", set_place(&content->stacks, event->freed_stack), false);
-    put_number(out, "alloc_timestamp", event->born_ns, false);
-    put_number(out, "free_timestamp", event->freed_ns, false);
-    put_number(out, "usize", event->usable, false);
+    json_open(out, NULL, '{');
+    json_number(out, "alloc_thread", set_place(&content->threads, event->thread));
+    json_number(out, "free_thread", set_place(&content->threads, event->freed_thread));
+    json_number(out, "alloc_trace", set_place(&content->stacks, event->stack));
+    json_number(out, "free_trace", set_place(&content->stacks, event->freed_stack));
+    json_number(out, "alloc_timestamp", event->born_ns);
+    json_number(out, "free_timestamp", event->freed_ns);
+    json_number(out, "usize", event->usable);
+    json_close(out, '{');
 }
 
 static void put_log(struct out *out, const struct dump_log *log,
                     const struct log_content *content) {
     const struct prof_event *events = (const struct prof_event *)(void *)content->events.bytes;
-    out_char(out, '{');
+    json_open(out, NULL, '{');
     put_info(out, log);
     put_threads(out, &content->threads);
     put_stacks(out, &content->stacks);
-    put_key(out, "allocations", false);
-    out_char(out, '[');
+    json_open(out, "allocations", '[');
     for (size_t i = 0; i < content->count; i++) {
-        out_string(out, i == 0 ? "{" : ",{");
         put_allocation(out, content, &events[i]);
-        out_char(out, '}');
     }
-    out_string(out, "]}");
+    json_close(out, '[');
+    json_close(out, '{');
 }
 
 int dump_write_log(struct out *out, const struct dump_log *log) {
@@ -259,21 +215,20 @@ struct side {
 static void put_side(struct out *out, const struct side *side) {
     char name[16];
     bool has_ended;
-    put_number(out, side->uid, side->thread, false);
+    json_number(out, side->uid, side->thread);
     prof_read_thread(side->thread, name, &has_ended);
     if (name[0] != '\0') {
-        put_text(out, side->name, name, false);
+        json_string(out, side->name, name);
     }
-    put_number(out, side->time, side->ns, false);
-    put_key(out, side->trace, false);
-    put_stack(out, side->stack);
+    json_number(out, side->time, side->ns);
+    put_stack(out, side->trace, side->stack);
 }
 
 static void put_recent(struct out *out, const struct prof_event *event) {
-    put_number(out, "size", event->requested, true);
-    put_number(out, "usize", event->usable, false);
-    put_key(out, "released", false);
-    out_string(out, event->is_freed ? "true" : "false");
+    json_open(out, NULL, '{');
+    json_number(out, "size", event->requested);
+    json_number(out, "usize", event->usable);
+    json_value(out, "released", VALUE_BOOL, (union value){.boolean = event->is_freed});
     put_side(out, &(struct side){"alloc_thread_uid", "alloc_thread_name", "alloc_time",
                                  "alloc_trace", event->thread, event->stack, event->born_ns});
     if (event->end_is_known) {
@@ -281,25 +236,20 @@ static void put_recent(struct out *out, const struct prof_event *event) {
                                      "dalloc_trace", event->freed_thread, event->freed_stack,
                                      event->freed_ns});
     }
+    json_close(out, '{');
 }
 
 void dump_write_recent(struct out *out, struct dump_events events, int64_t most) {
     struct prof_totals totals;
-    prof_read_totals(&totals);
-    out_char(out, '{');
-    put_number(out, "sample_interval", totals.rate, true);
-    put_key(out, "recent_alloc_max", false);
-    if (most < 0) {
-        out_char(out, '-');
-    }
-    out_decimal(out, most < 0 ? -(uint64_t)most : (uint64_t)most, 0);
-    put_key(out, "recent_alloc", false);
-    out_char(out, '[');
     struct prof_event event;
-    for (bool first = true; events.next(events.context, &event); first = false) {
-        out_string(out, first ? "{" : ",{");
+    prof_read_totals(&totals);
+    json_open(out, NULL, '{');
+    json_number(out, "sample_interval", totals.rate);
+    json_value(out, "recent_alloc_max", VALUE_INT64, (union value){.int64 = most});
+    json_open(out, "recent_alloc", '[');
+    while (events.next(events.context, &event)) {
         put_recent(out, &event);
-        out_char(out, '}');
     }
-    out_string(out, "]}");
+    json_close(out, '[');
+    json_close(out, '{');
 }

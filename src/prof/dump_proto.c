@@ -184,21 +184,14 @@ static void write_profile(const struct heap_proto *heap) {
     proto_write_number(proto, PROFILE_DEFAULT_TYPE, WORD_INUSE_SPACE);
 }
 
-static int write_heap(struct out *out, struct heap_proto heap, const struct maps *maps) {
-    bool is_plain = heap.values == SNAPSHOT_VALUES;
-    heap.proto = proto_begin(out, maps, (struct proto_words){words, WORDS}, is_plain);
+int dump_write_proto(struct out *out, const struct extract *extract, const struct maps *maps,
+                     bool is_snapshot) {
+    struct heap_proto heap = {.extract = extract,
+                              .values = is_snapshot ? SNAPSHOT_VALUES : DUMP_VALUES};
+    heap.proto = proto_begin(out, maps, (struct proto_words){words, WORDS}, is_snapshot);
     if (heap.proto == NULL) {
         return -ENOMEM;
     }
     write_profile(&heap);
     return proto_end(heap.proto);
-}
-
-int dump_write_proto(struct out *out, const struct extract *extract, const struct maps *maps) {
-    return write_heap(out, (struct heap_proto){.extract = extract, .values = DUMP_VALUES}, maps);
-}
-
-int dump_write_snapshot(struct out *out, const struct extract *extract, const struct maps *maps) {
-    return write_heap(out, (struct heap_proto){.extract = extract, .values = SNAPSHOT_VALUES},
-                      maps);
 }

@@ -13,10 +13,27 @@
  */
 #pragma once
 
-#include "prof/dump.h"
 #include "out/pile.h"
 #include "prof/prof.h"
 
+/* What is read one at a time: sums by stack and thread.  Indices are 0 .. prof_context_count() - 1; one that is
+ * unused reads as false. */
+struct prof_context {
+    uint32_t stack;
+    uint32_t thread;
+    struct prof_sum live, accumulated, peak;
+    double temporary; /* objects freed within a millisecond; only while opt.run_file is set */
+};
+
+uint32_t prof_context_count(void);
+bool prof_read_context(uint32_t index, struct prof_context *context);
+
+/* Threads have numbers 0 .. prof_thread_count() - 1 in the order of their first sample.  What ended
+ * threads without live samples have allocated is that of one thread that stands for all of their name. */
+uint32_t prof_thread_count(void);
+void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
+
+/* The copy. */
 struct extract_row {
     uint32_t stack, thread;
     uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */

@@ -5,7 +5,7 @@
 #include "prof/journal.h"
 
 #include "prof/record.h"
-#include "prof/table.h"
+#include "base/table.h"
 
 static struct {
     struct table events;

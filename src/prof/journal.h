@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #include "base/common.h"
-#include "prof/event.h"
+#include "prof/prof.h"
 
 struct context;
 struct record_end;

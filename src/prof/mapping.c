@@ -27,9 +27,11 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/os.h"
 #include "opt/opt.h"
 #include "prof/prof.h"
 #include "prof/record.h"
+#include "prof/sample.h"
 
 enum { MOST = 1 << 16 };
 

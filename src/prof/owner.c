@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "prof/table.h"
+#include "base/table.h"
 
 /* While there are fewer, a number means one thread only. */
 enum { FRESH_NUMBERS = 1 << 16, HEIRS_MOST = 64 };

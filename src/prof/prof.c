@@ -13,7 +13,7 @@
  *
  * Threads     Functions of the program (hooks) and libc (arming) are called outside, with no lock held;
  *             `busy` keeps them from being sampled.
- * Read next   record.h.
+ * Read next   record.h; prof_read.c for what others read of it.
  */
 #include "prof/prof.h"
 
@@ -21,15 +21,16 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
+#include "base/trie.h"
+#include "opt/opt.h"
+#include "prof/extract.h"
 #include "prof/journal.h"
 #include "prof/mapping.h"
 #include "prof/owner.h"
 #include "prof/recent.h"
 #include "prof/record.h"
-#include "prof/table.h"
-#include "prof/trie.h"
+#include "prof/sample.h"
 #include "prof/unwind.h"
 #include "prof/usdt.h"
 
@@ -68,6 +69,7 @@ static struct {
     struct trie stacks;
     struct sampler *unused; /* guarded by the ledger's lock */
     _Atomic bool was_armed, is_active, thread_active_init, names_threads;
+    _Atomic bool compares_births;
     _Atomic bool has_agents; /* somebody listens to our probes, and may */
     _Atomic uint32_t lg_sample;
 } g = {.stacks = TRIE_EMPTY};
@@ -405,16 +407,14 @@ static bool is_run_recorded(void) {
     return opt.run_file[0] != '\0';
 }
 
-static _Atomic bool births_are_compared;
-
 void prof_compare_births(void) {
-    atomic_store_explicit(&births_are_compared, true, memory_order_relaxed);
+    g.compares_births = true;
 }
 
 /* A leak check tells what is older than its beginning.
  * Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
 static uint64_t time_of_birth(void) {
-    return UNLIKELY(somebody_looks() || is_run_recorded() || opt.leak_check || births_are_compared)
+    return UNLIKELY(somebody_looks() || is_run_recorded() || opt.leak_check || g.compares_births)
                ? os_now_ns()
                : os_now_ms() * 1000000;
 }
@@ -523,180 +523,4 @@ static void event_resized(uint32_t id, const void *before, const void *object, s
     if (id != PROF_UNRECORDED) {
         record_resize(id, usable);
     }
-}
-
-/* ---------------------------------------------------------------- reading */
-
-static struct prof_sum sum_of(const struct sums *sums) {
-    return (struct prof_sum){
-        .objects = sums->objects,
-        .bytes = sums->bytes,
-        .requested = sums->requested,
-        .all_objects = (double)sums->all_objects / WEIGHT_ONE,
-        .all_bytes = (double)sums->all_bytes / BYTE_ONE,
-    };
-}
-
-uint32_t prof_context_count(void) {
-    record_lock();
-    uint32_t count = context_last();
-    record_unlock();
-    return count;
-}
-
-bool prof_read_context(uint32_t index, struct prof_context *context) {
-    struct context copy;
-    if (!record_read_context(index + 1, &copy)) {
-        return false;
-    }
-    *context = (struct prof_context){
-        .stack = copy.stack,
-        .thread = copy.owner,
-        .live = sum_of(&copy.live),
-        .accumulated = sum_of(&copy.accumulated),
-        .peak = sum_of(&copy.peak),
-        .temporary = (double)copy.temporary / WEIGHT_ONE,
-    };
-    return true;
-}
-
-uint32_t prof_thread_count(void) {
-    record_lock();
-    uint32_t count = owner_count();
-    record_unlock();
-    return count;
-}
-
-void prof_read_thread(uint32_t thread, char name[16], bool *has_ended) {
-    name[0] = '\0';
-    *has_ended = true;
-    record_lock();
-    if (thread < owner_count()) {
-        memcpy(name, owner_at(thread)->name, 16);
-        *has_ended = owner_at(thread)->has_ended;
-    }
-    record_unlock();
-}
-
-bool prof_peek(uint32_t id, struct prof_live *live) {
-    return id != PROF_UNRECORDED && record_peek(id, live);
-}
-
-bool prof_walk_live(uint32_t *cursor, void (*visit)(const struct prof_live *live, void *context),
-                    void *context) {
-    enum { AT_ONCE = 32 };
-    struct prof_live lives[AT_ONCE];
-    bool at_end;
-    unsigned count = record_read_live(cursor, lives, AT_ONCE, &at_end);
-    for (unsigned i = 0; i < count; i++) {
-        visit(&lives[i], context);
-    }
-    return !at_end;
-}
-
-void prof_read_totals(struct prof_totals *totals) {
-    struct record_totals copy;
-    record_read_totals(&copy);
-    *totals = (struct prof_totals){
-        .live = sum_of(&copy.live),
-        .accumulated = sum_of(&copy.accumulated),
-        .peak = sum_of(&copy.peak),
-        .rate = copy.rate,
-        .drops = copy.drops,
-    };
-}
-
-size_t prof_memory(void) {
-    return table_bytes();
-}
-
-bool prof_read_class(size_t usable, bool accumulated, struct prof_class_sum *sum) {
-    struct record_class copy;
-    record_read_class(usable, accumulated, &copy);
-    *sum = (struct prof_class_sum){copy.requested, copy.count};
-    return opt.prof_stats != 0;
-}
-
-/* ---------------------------------------------------------------- recent samples, and the log */
-
-ssize_t prof_recent_max(void) {
-    return recent_max();
-}
-
-void prof_recent_set_max(ssize_t most) {
-    record_lock();
-    recent_set_max(most);
-    while (recent_forget_some()) { /* Others may have the lock now and then. */
-        record_unlock();
-        record_lock();
-    }
-    record_unlock();
-}
-
-uint64_t prof_recent_last(void) {
-    record_lock();
-    uint64_t last = recent_last();
-    record_unlock();
-    return last;
-}
-
-bool prof_recent_walk(uint64_t *cursor, struct prof_event *event) {
-    struct recent copy;
-    record_lock();
-    bool found = recent_after(*cursor, &copy);
-    record_unlock();
-    if (found) {
-        *cursor = copy.sequence;
-        *event = copy.event;
-    }
-    return found;
-}
-
-bool prof_log_start(void) {
-    uint64_t now = os_now_ns();
-    struct table old = {0};
-    record_lock();
-    bool done = journal_start(now, &old);
-    record_unlock();
-    table_clear(&old);
-    return done;
-}
-
-bool prof_log_stop(void) {
-    uint64_t now = os_now_ns();
-    record_lock();
-    bool done = journal_stop(now);
-    record_unlock();
-    return done;
-}
-
-bool prof_log_is_on(void) {
-    return journal_is_on();
-}
-
-/* Giving much memory back takes a while: nobody waits for that. */
-void prof_log_forget(void) {
-    struct table old = {0};
-    record_lock();
-    journal_forget(&old);
-    record_unlock();
-    table_clear(&old);
-}
-
-uint64_t prof_log_duration(void) {
-    uint64_t now = os_now_ns();
-    record_lock();
-    uint64_t duration = journal_duration(now);
-    record_unlock();
-    return duration;
-}
-
-bool prof_log_read(uint32_t number, struct prof_event *event) {
-    record_lock();
-    bool found = number < journal_count();
-    if (found) {
-        *event = *journal_at(number);
-    }
-    record_unlock();
-    return found;
 }

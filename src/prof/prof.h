@@ -2,30 +2,23 @@
  *
  * prof.h - the heap profiler: which call stacks allocated what is sampled, and what of it lives.
  *
+ * This is the front door; what only the files of this folder need of each other is in their own headers.
+ *
  * Threads     All functions may be called from any thread, inside (api/life.h) and with no lock held.
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <sys/types.h>
 
-#include "base/common.h"
 #include "heap/heap.h"
-#include "prof/cfi.h"
-#include "prof/dump.h"
-#include "out/dump_file.h"
-#include "prof/frames_writer.h"
-#include "prof/mapping.h"
-#include "out/maps.h"
 #include "out/out.h"
-#include "out/proto.h"
-#include "prof/tell.h"
-#include "prof/trie.h"
-#include "prof/sample.h"
+#include "prof/cfi.h"
+
+struct trie_path;
+struct os_remap_call;
 
 /* ---------------------------------------------------------------- switching */
-
-/* What an object carries that is sampled for others alone, by the probes of usdt.h: there is no record. */
-#define PROF_UNRECORDED (UINT32_MAX & ~TRACK_IGNORED)
 
 /* After options and heap: registers with heap/track.h and arms if opt.prof says so. */
 void prof_init(void);
@@ -47,6 +40,14 @@ void prof_settle(void);
 unsigned prof_lg_sample(void);
 void prof_reset(unsigned lg_sample);
 
+/* In the child of a fork: what was recorded stays; locks of others are void. */
+void prof_forked(void);
+
+/* From now on births are known to the nanosecond: somebody asks what is younger than a moment. */
+void prof_compare_births(void);
+
+/* ---------------------------------------------------------------- the caller's thread */
+
 bool prof_thread_is_active(void);
 bool prof_thread_set_active(bool active); /* false without memory */
 bool prof_thread_active_init(void);
@@ -62,28 +63,46 @@ void prof_name_threads(void);
 /* The caller's thread ends: from now on it is not sampled. */
 void prof_thread_ends(void);
 
-/* In the child of a fork: what was recorded stays; locks of others are void. */
-void prof_forked(void);
+/* ---------------------------------------------------------------- sampling */
 
-/* From now on births are known to the nanosecond: somebody asks what is younger than a moment. */
-void prof_compare_births(void);
+/* Sampling is on: is it this allocation's turn?  The rest of the function below. */
+void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame);
 
-/* ---------------------------------------------------------------- events */
+/* An object with a record of who asked for it, if it is this allocation's turn; NULL, with nothing done,
+ * if it is not or if that cannot be: then it is allocated as usual.  Call inside, with no lock held.
+ * Costs a load and a test while nothing is sampled. */
+static inline __attribute__((always_inline)) void *sample_alloc(struct place place, size_t size,
+                                                                size_t alignment, bool *zeroed) {
+    return track_is_on() ? sample_if_due(place, size, alignment, zeroed, __builtin_frame_address(0))
+                         : NULL;
+}
 
-/* The caller is about to allocate `size` bytes, `usable` at the end, and track_is_due said yes: walks its
- * stack and makes a record.  `frame` is __builtin_frame_address(0) of a function of ours that it has
- * called, which has frame pointers, as those between have.  PROF_UNRECORDED when it is sampled for others alone; 0 when it is not to be
- * sampled: then the object is allocated as usual. */
-uint32_t prof_record(size_t size, size_t usable, void *frame);
+/*
+ * Gives the function it stands in a frame pointer, also in a file that is compiled without.  The
+ * profiler walks from the function that has sample_alloc in it to the program by frame pointers: a
+ * function in between that has none would hide its caller, the one that matters most.
+ */
+static inline __attribute__((always_inline)) void sample_keep_frame(void) {
+    __asm__ volatile("" : : "r"(__builtin_frame_address(0)));
+}
 
-/* The object of the record exists now, or could not be had. */
-void prof_recorded(uint32_t id, const void *object);
-void prof_unrecord(uint32_t id);
+/*
+ * What the program maps itself, in the profile: the options prof_mmap and prof_mmap_log.  What is to be done;
+ * 0 before the options are known.
+ */
+enum mapping_mode {
+    MAPPING_RECORD = 1, /* while the profiler is active; ends are noticed always */
+    MAPPING_LOG = 2,
+};
+extern _Atomic uint32_t mapping_mode HIDDEN;
 
-/* The same for so many bytes that the program has mapped, or is about to: mapping.c, which knows their end.
- * Never PROF_UNRECORDED. */
-uint32_t prof_record_mapping(size_t bytes);
-void prof_recorded_mapping(uint32_t id);
+/* The program has mapped this, in place of whatever was there. */
+void mapping_added(uintptr_t start, size_t bytes);
+
+/* Calls of the kernel and what follows from them; the answers are those of os.h. */
+intptr_t mapping_unmap(void *start, size_t bytes);
+intptr_t mapping_remap(const struct os_remap_call *call);
+void *mapping_break(intptr_t increment);
 
 /* ---------------------------------------------------------------- reading */
 
@@ -96,17 +115,15 @@ struct prof_sum {
     double all_bytes;
 };
 
-struct prof_context {
-    uint32_t stack;
-    uint32_t thread;
+struct prof_totals {
     struct prof_sum live, accumulated, peak;
-    double
-        temporary; /* objects of all that were freed within a millisecond; only while opt.run_file is set */
+    uint64_t rate;  /* mean bytes between samples */
+    uint64_t drops; /* samples that could not be recorded for want of memory */
 };
+void prof_read_totals(struct prof_totals *totals);
 
-/* Contexts have indices 0 .. prof_context_count() - 1; one that is unused reads as false. */
-uint32_t prof_context_count(void);
-bool prof_read_context(uint32_t index, struct prof_context *context);
+/* Bytes the profiler has had from the kernel; most of its large tables is never touched. */
+size_t prof_memory(void);
 
 /*
  * Addresses of a stack, innermost first; returns how many.  They are return addresses, also where a signal
@@ -118,39 +135,39 @@ enum { PROF_DEPTH_MOST = 256 };
 
 /* The number of a stack that somebody else has found, as above; 0 without memory.  A caller keeps its own
  * path.  May be called from any thread and handler. */
-uint32_t prof_count_nodes(void); /* of the tree of all stacks, 16 bytes each */
 uint32_t prof_keep_stack(struct trie_path *path, const uintptr_t *addresses, unsigned count);
 
-/* Threads have numbers 0 .. prof_thread_count() - 1 in the order of their first sample.  What ended
- * threads without live samples have allocated is that of one thread that stands for all of their name. */
-uint32_t prof_thread_count(void);
-void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
+/* Nodes of the tree of all stacks, 16 bytes each. */
+uint32_t prof_count_nodes(void);
 
-/* Live records one by one, for ages: calls `visit` for a few at a time from `*cursor` on (0 at first);
- * false when there are no more. */
+/* The record that an object carries, without a lock: for one who has stopped everybody else, or works in a
+ * copy of the process.  False: there is none. */
 struct prof_live {
     uint32_t stack, thread;
     size_t requested, usable;
     uint64_t born_ns;
 };
-bool prof_walk_live(uint32_t *cursor, void (*visit)(const struct prof_live *live, void *context),
-                    void *context);
-
-/* The record that an object carries, without a lock: for one who has stopped everybody else, or works in a copy of
- * the process.  False: there is none. */
 bool prof_peek(uint32_t id, struct prof_live *live);
 
-struct prof_totals {
-    struct prof_sum live, accumulated, peak;
-    uint64_t rate;  /* mean bytes between samples */
-    uint64_t drops; /* samples that could not be recorded for want of memory */
+/* Sampled requests of one small class, or of large objects of one class of jemalloc's, as prof_stats
+ * wants them: sum of the sizes asked for and number.  False without that option. */
+struct prof_class_sum {
+    uint64_t requested;
+    uint64_t count;
 };
-void prof_read_totals(struct prof_totals *totals);
+bool prof_read_class(size_t usable, bool accumulated, struct prof_class_sum *sum);
 
-/* Bytes the profiler has had from the kernel; most of its large tables is never touched. */
-size_t prof_memory(void);
+/* ---------------------------------------------------------------- samples one by one */
 
-/* ---------------------------------------------------------------- extras */
+/* A sampled object and, if it was freed, its end. */
+struct prof_event {
+    uint32_t stack, thread;
+    uint32_t freed_stack, freed_thread;
+    uint64_t born_ns, freed_ns;
+    size_t requested, usable;
+    bool is_freed;
+    bool end_is_known; /* where, by whom and when */
+};
 
 /* The last samples one by one.  How many are kept: -1 all, 0 none; those too many are forgotten. */
 ssize_t prof_recent_max(void);
@@ -175,10 +192,103 @@ uint64_t prof_log_duration(void);
 /* Events have numbers from 0 on, in the order of frees; false when there is none of this number. */
 bool prof_log_read(uint32_t number, struct prof_event *event);
 
-/* Sampled requests of one small class, or of large objects of one class of jemalloc's, as prof_stats
- * wants them: sum of the sizes asked for and number.  False without that option. */
-struct prof_class_sum {
-    uint64_t requested;
-    uint64_t count;
+/* ---------------------------------------------------------------- telling */
+
+/*
+ * A mark is a number of bytes.  Whenever the profiler has counted an event it compares; when a mark is
+ * reached it raises ATTENTION_PROFILE, and whoever ends a slow call next attends to it, with nothing
+ * held.  So nobody ever waits inside the profiler, and nothing is lost.
+ */
+struct tell_marks {
+    _Atomic uint64_t allocated; /* bytes ever allocated; UINT64_MAX: nobody waits */
+    _Atomic uint64_t freed;
+    _Atomic uint64_t live;     /* at least this many live */
+    _Atomic uint64_t live_low; /* fewer live than that; 0: nobody waits */
 };
-bool prof_read_class(size_t usable, bool accumulated, struct prof_class_sum *sum);
+extern struct tell_marks tell_marks HIDDEN;
+
+/* Functions of the program, experimental.hooks.*; NULL: none.  They are called outside, so they may
+ * allocate; what they allocate is not sampled. */
+typedef void tell_backtrace(void **addresses, unsigned *count, unsigned most);
+typedef void tell_sample(const void *object, size_t size, void **addresses, unsigned count,
+                         size_t usable);
+typedef void tell_sample_free(const void *object, size_t usable);
+typedef void tell_path(const char *path);
+struct tell_hooks {
+    void *_Atomic backtrace;   /* tell_backtrace, instead of our unwinder */
+    void *_Atomic sample;      /* tell_sample, when an object was sampled */
+    void *_Atomic sample_free; /* tell_sample_free */
+    void *_Atomic dumped;      /* tell_path, when a profile was written */
+};
+extern struct tell_hooks tell_hooks HIDDEN;
+
+/* ---------------------------------------------------------------- dumps */
+
+/* What the profiler knows, as a file.  These allocate nothing from the heap and stop nobody.  Errors are
+ * negative errno values. */
+
+/* A snapshot is profile.proto as containers have it (contract/frames.h): with more types, not compressed. */
+enum dump_format { DUMP_JEMALLOC, DUMP_PROTO, DUMP_GPERFTOOLS, DUMP_SNAPSHOT };
+enum dump_what { DUMP_NOW, DUMP_PEAK };
+
+/* To a descriptor that the caller has opened. */
+int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what);
+
+/* To whoever takes the pieces: 0 or -errno.  Without addresses it is profile.proto or -ENOTSUP; places are
+ * then told by module, offset and build id. */
+int dump_to_sink(struct out_sink sink, enum dump_format format, enum dump_what what);
+
+/* The modules of the process, one line each: start, end, offset, build id or -, path.  Without addresses the
+ * first two are left out. */
+int dump_modules(struct out_sink sink);
+
+/* To a new file of mode 0600, completely or not at all; -EEXIST when there is one of this name. */
+int dump_to_file(const char *path, enum dump_format format, enum dump_what what);
+
+/* What the ending of a name asks for: .heap jemalloc's format, .gperf or .hprof gperftools', .pb, .pb.gz or
+ * .tally profile.proto; any other is `otherwise`. */
+enum dump_format dump_format_by_name(const char *path, enum dump_format otherwise);
+
+/*
+ * To a file with the next automatic name of jemalloc's scheme: <prefix>.<pid>.<seq>.<kind><n>.heap with
+ * kind i, m, u or f.  -EINVAL when the prefix is empty.  Numbers <seq> whose file exists, from an
+ * earlier process of this pid, are passed over.  Other failures are a line in the log, except for kind
+ * m, whose caller gets the error.
+ */
+int dump_automatically(char kind);
+
+/* A line in the log: this profile could not be written for this error. */
+void dump_warn(const char *path, int error);
+
+/* The same text in memory of its own, with a NUL behind it, for GetHeapProfile; NULL without memory.
+ * dump_release frees it. */
+char *dump_to_memory(enum dump_format format, enum dump_what what, size_t *length);
+void dump_release(char *text, size_t length);
+
+/*
+ * jemalloc's summary of leaks: what lives, if anything does, in one line, and where to read more in
+ * another; one more when opt.prof_leak_error is set.  True then: the process is to end with status 1.
+ */
+bool dump_report_leaks(void);
+
+/* ---------------------------------------------------------------- single allocations as JSON */
+
+/* Where they come from, oldest first; false when there are no more. */
+struct dump_events {
+    bool (*next)(void *context, struct prof_event *event);
+    void *context;
+};
+
+/*
+ * jemalloc's prof_log: the events, of which all ends are known.  To a new file, as above; path
+ * NULL: <prefix>.<pid>.<n>.json.
+ */
+struct dump_log {
+    struct dump_events events;
+    uint64_t duration_ns;
+    const char *version;
+};
+int dump_log(const char *path, const struct dump_log *log);
+
+/* jemalloc's prof_recent, in memory as above; `most` is how many events would be kept, -1 all. */
+char *dump_recent(struct dump_events events, int64_t most, size_t *length);

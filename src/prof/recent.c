@@ -8,7 +8,7 @@
 #include "prof/recent.h"
 
 #include "prof/record.h"
-#include "prof/table.h"
+#include "base/table.h"
 
 static struct {
     struct table entries; /* from 1 on */

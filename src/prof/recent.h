@@ -10,7 +10,7 @@
 #include <sys/types.h>
 
 #include "base/common.h"
-#include "prof/event.h"
+#include "prof/prof.h"
 
 struct record;
 struct record_end;

@@ -17,13 +17,13 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/real.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/journal.h"
 #include "prof/owner.h"
-#include "prof/prof.h"
 #include "prof/recent.h"
+#include "prof/sample.h"
 #include "prof/tell.h"
 
 enum { CLASSES = CLASS_COUNT + LEXTENT_CLASSES, WEIGHTS_LG = 8 };
@@ -450,8 +450,10 @@ bool record_read_context(uint32_t number, struct context *context) {
     return is_used;
 }
 
-/* The record of a number that is in use. */
-static bool read_one(uint32_t number, struct prof_live *live) {
+bool record_peek(uint32_t number, struct prof_live *live) {
+    if (number == 0 || number > g.last) {
+        return false;
+    }
     const struct record *record = record_at(number);
     if (record->generation != g.generation || record->context == 0) {
         return false;
@@ -465,23 +467,6 @@ static bool read_one(uint32_t number, struct prof_live *live) {
         .born_ns = *record_birth(number),
     };
     return true;
-}
-
-bool record_peek(uint32_t number, struct prof_live *live) {
-    return number != 0 && number <= g.last && read_one(number, live);
-}
-
-unsigned record_read_live(uint32_t *cursor, struct prof_live *lives, unsigned most, bool *at_end) {
-    enum { LOOKED_AT = 256 };
-    unsigned count = 0;
-    record_lock();
-    uint32_t end = *cursor + LOOKED_AT;
-    for (; *cursor < end && count < most && *cursor < g.last; ++*cursor) {
-        count += read_one(*cursor + 1, &lives[count]);
-    }
-    *at_end = *cursor >= g.last;
-    record_unlock();
-    return count;
 }
 
 /* ---------------------------------------------------------------- threads that end */

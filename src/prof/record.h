@@ -120,11 +120,7 @@ void record_note_drop(void);
 /* A copy of a context as it is now, the peak resolved; false: unused. */
 bool record_read_context(uint32_t number, struct context *context);
 
-/* Live records from `*cursor` on; writes at most so many, and moves the cursor.  How many; 0 with `*at_end` at
- * the end. */
-unsigned record_read_live(uint32_t *cursor, struct prof_live *lives, unsigned most, bool *at_end);
-
-/* One of them, with no lock taken; false: it does not live. */
+/* A live record, with no lock taken; false: it does not live. */
 bool record_peek(uint32_t number, struct prof_live *live);
 
 /* The thread of this number has ended; the second: all have, but this one. */

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 
-#include "prof/prof.h"
 #include "prof/usdt.h"
 
 /* `mark` is TRACK_IGNORED or 0. */

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * sample.h - where an allocation meets the profiler: one question on every slow path.
+ * sample.h - from an allocation that is sampled to its record: what sample.c and mapping.c ask of prof.c.
+ *
+ * Threads     Call inside (api/life.h), with no lock held.
  */
 #pragma once
 
-#include "heap/heap.h"
+#include "prof/prof.h"
 
-/* Sampling is on: is it this allocation's turn?  The rest of the function below. */
-void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame);
+/* What an object carries that is sampled for others alone, by the probes of usdt.h: there is no record. */
+#define PROF_UNRECORDED (UINT32_MAX & ~TRACK_IGNORED)
 
-/* An object with a record of who asked for it, if it is this allocation's turn; NULL, with nothing done,
- * if it is not or if that cannot be: then it is allocated as usual.  Call inside, with no lock held.
- * Costs a load and a test while nothing is sampled. */
-static inline __attribute__((always_inline)) void *sample_alloc(struct place place, size_t size,
-                                                                size_t alignment, bool *zeroed) {
-    return track_is_on() ? sample_if_due(place, size, alignment, zeroed, __builtin_frame_address(0))
-                         : NULL;
-}
+/* The caller is about to allocate `size` bytes, `usable` at the end, and track_is_due said yes: walks its
+ * stack and makes a record.  `frame` is __builtin_frame_address(0) of a function of ours that it has called;
+ * that function and all between the two have frame pointers.  PROF_UNRECORDED when it is sampled for others
+ * alone; 0 when it is not to be sampled: then the object is allocated as usual. */
+uint32_t prof_record(size_t size, size_t usable, void *frame);
 
-/*
- * Gives the function it stands in a frame pointer, also in a file that is compiled without.  The
- * profiler walks from the function that has sample_alloc in it to the program by frame pointers: a
- * function in between that has none would hide its caller, the one that matters most.
- */
-static inline __attribute__((always_inline)) void sample_keep_frame(void) {
-    __asm__ volatile("" : : "r"(__builtin_frame_address(0)));
-}
+/* The object of the record exists now, or could not be had. */
+void prof_recorded(uint32_t id, const void *object);
+void prof_unrecord(uint32_t id);
+
+/* The same for bytes that the program has mapped, or is about to: mapping.c, which knows their end.  Never
+ * PROF_UNRECORDED. */
+uint32_t prof_record_mapping(size_t bytes);
+void prof_recorded_mapping(uint32_t id);

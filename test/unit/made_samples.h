@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "prof/prof.h"
+#include "prof/extract.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- what is replaced */

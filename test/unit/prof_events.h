@@ -11,8 +11,10 @@
 
 #include <math.h>
 
+#include "prof/extract.h"
 #include "prof/prof.h"
 #include "prof/record.h"
+#include "prof/sample.h"
 #include "unit.h"
 
 static _Atomic long maps_left = -1; /* -1: no limit */

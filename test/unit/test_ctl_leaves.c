@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/os.h"
 #include "control/ctl.h"
 #include "ctl_calls.h"
 #include "unit.h"

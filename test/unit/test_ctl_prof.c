@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/os.h"
 #include "control/ctl.h"
 #include "ctl_calls.h"
 #include "fake_profiler.h"
+#include "prof/prof.h"
 #include "unit.h"
 
 static struct {
@@ -59,8 +61,8 @@ int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_wha
     check_eq(what, DUMP_NOW);
     return profiler.error;
 }
-bool __wrap_dump_set_prefix(const char *prefix);
-bool __wrap_dump_set_prefix(const char *prefix) {
+bool __wrap_out_file_set_prefix(const char *prefix);
+bool __wrap_out_file_set_prefix(const char *prefix) {
     snprintf(fake.prefix, sizeof fake.prefix, "%s", prefix);
     return !fake.refuse;
 }

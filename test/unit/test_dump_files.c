@@ -9,8 +9,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/os.h"
 #include "made_samples.h"
 #include "opt/opt.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 #include "unit.h"
 
@@ -230,7 +232,7 @@ static void expect(const char *name) {
 }
 
 static void set_prefix(const char *prefix) {
-    check(dump_set_prefix(in_directory(prefix)));
+    check(out_file_set_prefix(in_directory(prefix)));
 }
 
 TEST(automatic_names_follow_jemallocs_scheme) {
@@ -313,22 +315,22 @@ TEST(the_format_of_automatic_dumps_can_be_chosen) {
 }
 
 TEST(an_empty_prefix_writes_nothing) {
-    check(dump_set_prefix(""));
+    check(out_file_set_prefix(""));
     struct capture capture = capture_begin();
     check_eq(dump_automatically('i'), -EINVAL);
     check_eq(dump_automatically('m'), -EINVAL);
     check_str(capture_end(capture), "");
     memset(text, 'x', 5000);
     text[5000] = '\0';
-    check(!dump_set_prefix(text));
+    check(!out_file_set_prefix(text));
     text[4096] = '\0';
-    check(dump_set_prefix(text));
+    check(out_file_set_prefix(text));
     check_eq(dump_automatically('m'), -ENAMETOOLONG);
 }
 
 TEST(automatic_dumps_that_fail_say_so_in_one_line) {
     process_id = 7;
-    check(dump_set_prefix("/nowhere/p"));
+    check(out_file_set_prefix("/nowhere/p"));
     struct capture capture = capture_begin();
     check_eq(dump_automatically('m'), -ENOENT); /* Its caller hears of it. */
     check_eq(dump_automatically('f'), -ENOENT);
@@ -383,7 +385,7 @@ TEST(the_log_is_jemallocs_json) {
               "{\"info\":{\"duration\":12345,\"version\":\"5.3.1\",\"lg_sample_rate\":19,"
               "\"prof_time_resolution\":\"default\",\"pid\":1},"
               "\"threads\":[{\"thr_uid\":3,\"thr_name\":\"\"},"
-              "{\"thr_uid\":7,\"thr_name\":\"a\\\"b\\\\c\\ufffd\xc3\xa4\\ufffd\"}],"
+              "{\"thr_uid\":7,\"thr_name\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\"}],"
               "\"stack_traces\":[[\"0xa1\"],[\"0xc1\"]],"
               "\"allocations\":[{\"alloc_thread\":1,\"free_thread\":0,\"alloc_trace\":1,"
               "\"free_trace\":0,\"alloc_timestamp\":10,\"free_timestamp\":20,\"usize\":3072},"
@@ -397,7 +399,7 @@ TEST(the_log_is_jemallocs_json) {
                                    "\"stack_traces\":[],\"allocations\":[]}") != NULL);
     check_eq(dump_log(in_directory("named"), &log), -EEXIST);
     remove_file("named");
-    check(dump_set_prefix(""));
+    check(out_file_set_prefix(""));
     check_eq(dump_log(NULL, &log), -EINVAL);
     check_nothing_left();
     check_eq(mapped_bytes, 0);
@@ -452,11 +454,11 @@ TEST(recent_allocations_are_jemallocs_json) {
     check_eq(strlen(json), length);
     check_str(json, "{\"sample_interval\":524288,\"recent_alloc_max\":3,\"recent_alloc\":["
                     "{\"size\":3003,\"usize\":3072,\"released\":true,\"alloc_thread_uid\":7,"
-                    "\"alloc_thread_name\":\"a\\\"b\\\\c\\ufffd\xc3\xa4\\ufffd\",\"alloc_time\":10,"
+                    "\"alloc_thread_name\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\",\"alloc_time\":10,"
                     "\"alloc_trace\":[\"0xc1\"],\"dalloc_thread_uid\":3,\"dalloc_time\":20,"
                     "\"dalloc_trace\":[\"0xa1\"]},"
                     "{\"size\":3003,\"usize\":16,\"released\":false,\"alloc_thread_uid\":7,"
-                    "\"alloc_thread_name\":\"a\\\"b\\\\c\\ufffd\xc3\xa4\\ufffd\",\"alloc_time\":10,"
+                    "\"alloc_thread_name\":\"a\\\"b\\\\c\\u000a\xc3\xa4\\ufffd\",\"alloc_time\":10,"
                     "\"alloc_trace\":[\"0xa1\"]}]}");
     dump_release(json, length);
     event_count = 0;

@@ -6,7 +6,8 @@
  * The reader here is the test's own, written from the description; its sums are made bit by bit.  The
  * linker turns the calls that write and cut into functions that can fail.
  */
-#include "prof/frames_writer.h"
+#include "out/frames_writer.h"
+#include "prof/prof.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -131,12 +132,16 @@ static void begin(void) {
 
 static const struct frames_point two_points[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}};
 
+static int write_heap(struct out_sink sink) {
+    return dump_to_sink(sink, DUMP_SNAPSHOT, DUMP_NOW);
+}
+
 /* One of each kind. */
 static void write_all(void) {
     begin();
     check_eq(frames_stat(&frames, two_points, 2), 0);
     void *object = tally_malloc(100);
-    check_eq(frames_snap(&frames, UINT64_MAX), 0);
+    check_eq(frames_profile(&frames, FRAME_SNAP, UINT64_MAX, write_heap), 0);
     tally_free(object);
     check_eq(frames_note(&frames, "why"), 0);
     check_eq(frames_end(&frames, "samples=1\n", 10), 0);
@@ -309,18 +314,18 @@ TEST(another_file_of_that_name_is_not_written_to) {
 TEST(a_snapshot_that_is_too_large_is_not_written) {
     struct found found[16];
     begin();
-    check_eq(frames_snap(&frames, 100), -EMSGSIZE);
-    check_eq(frames_snap(&frames, UINT64_MAX), 0);
+    check_eq(frames_profile(&frames, FRAME_SNAP, 100, write_heap), -EMSGSIZE);
+    check_eq(frames_profile(&frames, FRAME_SNAP, UINT64_MAX, write_heap), 0);
     check_eq(read_frames(load(part), found), 2);
     clean();
 }
 
-static int dump_text(struct dump_sink sink) {
+static int dump_text(struct out_sink sink) {
     int error = sink.take(sink.target, "what is known ", 14);
     return error != 0 ? error : sink.take(sink.target, "of time", 7);
 }
 
-static int dump_nothing(struct dump_sink sink) {
+static int dump_nothing(struct out_sink sink) {
     (void)sink;
     return -ENOMEM;
 }
@@ -328,9 +333,9 @@ static int dump_nothing(struct dump_sink sink) {
 TEST(time_on_the_processor_is_a_frame_of_what_its_profiler_writes) {
     struct found found[16];
     begin();
-    check_eq(frames_cpu(&frames, UINT64_MAX, dump_text), 0);
-    check_eq(frames_cpu(&frames, UINT64_MAX, dump_nothing), -ENOMEM);
-    check_eq(frames_cpu(&frames, 32 + 20, dump_text), -EMSGSIZE);
+    check_eq(frames_profile(&frames, FRAME_CPU, UINT64_MAX, dump_text), 0);
+    check_eq(frames_profile(&frames, FRAME_CPU, UINT64_MAX, dump_nothing), -ENOMEM);
+    check_eq(frames_profile(&frames, FRAME_CPU, 32 + 20, dump_text), -EMSGSIZE);
     check_eq(read_frames(load(part), found), 2);
     check_eq(found[1].type, FRAME_CPU);
     check_eq(found[1].bytes, 21);

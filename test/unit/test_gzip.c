@@ -13,6 +13,7 @@ static unsigned char input[MOST], output[MOST];
 static char file[2 * MOST];
 static size_t file_bytes;
 static struct out plain, packed;
+static char plain_bytes[OUT_BYTES], packed_bytes[OUT_BYTES];
 static struct gzip gzip;
 
 static int keep(void *target, const char *bytes, size_t length) {
@@ -23,11 +24,15 @@ static int keep(void *target, const char *bytes, size_t length) {
     return 0;
 }
 
+static void begin(int (*take)(void *target, const char *bytes, size_t length)) {
+    out_begin(&packed, (struct out_sink){take, NULL, false}, packed_bytes, OUT_BYTES);
+    gzip_begin(&gzip, &packed);
+    out_begin(&plain, (struct out_sink){gzip_take, &gzip, false}, plain_bytes, OUT_BYTES);
+}
+
 static void compress(size_t length) {
     file_bytes = 0;
-    out_begin(&packed, keep, NULL);
-    gzip_begin(&gzip, &packed);
-    out_begin(&plain, gzip_take, &gzip);
+    begin(keep);
     out_bytes(&plain, input, length);
     check_eq(out_end(&plain), 0);
     gzip_end(&gzip);
@@ -105,9 +110,7 @@ static int refuse(void *target, const char *bytes, size_t length) {
 }
 
 TEST(an_error_behind_is_told_in_front) {
-    out_begin(&packed, refuse, NULL);
-    gzip_begin(&gzip, &packed);
-    out_begin(&plain, gzip_take, &gzip);
+    begin(refuse);
     struct random random = {7};
     for (size_t i = 0; i < MOST; i++) {
         input[i] = (unsigned char)random_next(&random);

@@ -5,6 +5,7 @@
  * Nothing is mapped: the kernel's answers are made here, so that any layout can be tried.
  */
 #define _GNU_SOURCE
+#include "base/os.h"
 #include "prof/mapping.h"
 
 #include <errno.h>

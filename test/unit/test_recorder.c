@@ -6,6 +6,7 @@
  * functions below, which keep count.
  */
 #include "control/recorder.h"
+#include "out/frames_writer.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static struct {
     uint64_t snap_times[4096];
     uint64_t snap_bytes, snap_ms, most_bytes;
     int error;
-    char path[FILE_NAME_BYTES], lines[8192], note[256];
+    char path[OUT_FILE_NAME_BYTES], lines[8192], note[256];
     uint32_t process;
     bool wants_another; /* a trigger comes while a snapshot is written */
     unsigned arguments; /* of one letter, 0: those that there are */
@@ -81,8 +82,12 @@ static int add(struct frames *frames, unsigned *count, uint64_t bytes) {
     return fake.error;
 }
 
-int __wrap_frames_snap(struct frames *frames, uint64_t most);
-int __wrap_frames_snap(struct frames *frames, uint64_t most) {
+int __wrap_frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
+                          int (*dump)(struct out_sink sink));
+int __wrap_frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
+                          int (*dump)(struct out_sink sink)) {
+    check_eq(type, FRAME_SNAP);
+    check(dump != NULL);
     fake.now_ms += fake.snap_ms;
     if (fake.wants_another) {
         fake.wants_another = false;

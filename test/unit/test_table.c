@@ -2,7 +2,7 @@
  *
  * test_table.c - items stay where they are, none overlap, and a refusal changes nothing.
  */
-#include "prof/table.h"
+#include "base/table.h"
 
 #include "base/os.h"
 #include "unit.h"

@@ -3,7 +3,7 @@
  * test_trie.c - equal stacks have equal numbers, different ones different numbers, and every number
  * reads back as the stack it was made of; also when threads insert at once and when memory ends.
  */
-#include "prof/trie.h"
+#include "base/trie.h"
 
 #include "base/os.h"
 #include "unit.h"

@@ -6,6 +6,7 @@
  * what triggers.c calls into the functions below.  What is counted is told as prof.c tells it.
  */
 #include "control/triggers.h"
+#include "prof/tell.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 
 #include "base/common.h"
 #include "contract/suppress.h"
-#include "prof/prof.h"
+#include "out/maps.h"
 
 /* All zeros: nothing was looked up yet. */
 struct leak_names {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_emit.c - what goes in comes out, in strings that fit; quotes hold whatever is put in them.
+ * test_json.c - what goes in comes out, in pieces that fit; quotes hold whatever is put in them.
  */
-#include "control/emit.h"
+#include "out/json.h"
 
-#include "heap/heap.h"
 #include "unit.h"
 
-/* Everything that was written, one string after the other. */
+/* Everything that was written, one piece after the other. */
 static struct {
     char text[1 << 20];
     size_t length;
@@ -15,42 +14,50 @@ static struct {
     unsigned calls;
 } got;
 
-static void gather(void *opaque, const char *text) {
-    check(opaque == &got);
-    size_t length = strlen(text);
+static char buffer[4096];
+
+static int gather(void *target, const char *bytes, size_t length) {
+    check(target == &got);
     check(length > 0);
+    check((bytes[0] & 0xc0) != 0x80); /* the rest of a character */
     check(got.length + length < sizeof got.text);
-    memcpy(got.text + got.length, text, length + 1);
+    memcpy(got.text + got.length, bytes, length);
     got.length += length;
+    got.text[got.length] = '\0';
     got.longest = length > got.longest ? length : got.longest;
     got.calls++;
+    return 0;
+}
+
+static void begin(struct out *out) {
+    got.length = 0;
+    out_begin(out, (struct out_sink){gather, &got, false}, buffer, sizeof buffer);
 }
 
 static const char *quoted(const char *text) {
-    struct emit emit;
-    got.length = 0;
-    emit_begin(&emit, gather, &got);
-    emit_quoted(&emit, text);
-    emit_end(&emit);
+    struct out out;
+    begin(&out);
+    json_quote(&out, text);
+    check_eq(out_end(&out), 0);
     return got.text;
 }
 
 TEST(nothing_written_calls_nobody) {
-    struct emit emit;
-    emit_begin(&emit, gather, &got);
-    emit_end(&emit);
+    struct out out;
+    begin(&out);
+    check_eq(out_end(&out), 0);
     check_eq(got.calls, 0);
 }
 
 TEST(long_output_comes_whole_and_in_strings_that_fit) {
-    struct emit emit;
-    emit_begin(&emit, gather, &got);
+    struct out out;
+    begin(&out);
     for (unsigned i = 0; i < 20000; i++) {
-        emit_text(&emit, "%u,", i);
+        out_text(&out, "%u,", i);
     }
-    emit_end(&emit);
+    check_eq(out_end(&out), 0);
     check(got.calls > 10);
-    check(got.longest < sizeof emit.buffer);
+    check(got.longest <= sizeof buffer);
     const char *at = got.text;
     for (unsigned i = 0; i < 20000; i++) {
         char *end;
@@ -89,47 +96,39 @@ TEST(string_longer_than_the_buffer_comes_whole) {
     memset(long_text, 'x', sizeof long_text - 1);
     const char *text = quoted(long_text);
     check_eq(strlen(text), sizeof long_text + 1);
-    check(got.longest < sizeof(((struct emit *)0)->buffer));
+    check(got.longest <= sizeof buffer);
 }
 
 TEST(json_members_are_separated_by_commas) {
-    struct emit emit;
-    emit_begin(&emit, gather, &got);
-    json_open(&emit, NULL, '{');
-    json_number(&emit, "a", UINT64_MAX);
-    json_open(&emit, "b", '[');
-    json_close(&emit, '[');
-    json_open(&emit, "c", '[');
-    json_open(&emit, NULL, '{');
-    json_string(&emit, "d\"", "e");
-    json_close(&emit, '{');
-    json_number(&emit, NULL, 2);
-    json_close(&emit, '[');
-    json_value(&emit, "f", VALUE_BOOL, (union value){.boolean = true});
-    json_value(&emit, "g", VALUE_SSIZE, (union value){.ssize = -1});
-    json_value(&emit, "h", VALUE_UINT32, (union value){.uint32 = UINT32_MAX});
-    json_value(&emit, "i", VALUE_INT64, (union value){.int64 = INT64_MIN});
-    json_value(&emit, "j", VALUE_STRING, (union value){.string = NULL});
-    json_close(&emit, '{');
-    emit_end(&emit);
-    check_str(got.text,
-              "{\"a\":18446744073709551615,\"b\":[],\"c\":[{\"d\\\"\":\"e\"},2],\"f\":true,"
-              "\"g\":-1,\"h\":4294967295,\"i\":-9223372036854775808,\"j\":\"\"}");
+    struct out out;
+    begin(&out);
+    json_open(&out, NULL, '{');
+    json_number(&out, "a", UINT64_MAX);
+    json_open(&out, "b", '[');
+    json_close(&out, '[');
+    json_open(&out, "c", '[');
+    json_open(&out, NULL, '{');
+    json_string(&out, "d\"", "e");
+    json_close(&out, '{');
+    json_number(&out, NULL, 2);
+    json_close(&out, '[');
+    json_hex(&out, "0", 31);
+    json_value(&out, "f", VALUE_BOOL, (union value){.boolean = true});
+    json_value(&out, "g", VALUE_SSIZE, (union value){.ssize = -1});
+    json_value(&out, "h", VALUE_UINT32, (union value){.uint32 = UINT32_MAX});
+    json_value(&out, "i", VALUE_INT64, (union value){.int64 = INT64_MIN});
+    json_value(&out, "j", VALUE_STRING, (union value){.string = NULL});
+    json_close(&out, '{');
+    check_eq(out_end(&out), 0);
+    check_str(got.text, "{\"a\":18446744073709551615,\"b\":[],\"c\":[{\"d\\\"\":\"e\"},2],\"0\":"
+                        "\"0x1f\",\"f\":true,"
+                        "\"g\":-1,\"h\":4294967295,\"i\":-9223372036854775808,\"j\":\"\"}");
 }
 
-static void look_at_mark(void *opaque, const char *text) {
-    check(!tls.inside);
-    *(unsigned *)opaque += (unsigned)strlen(text);
-}
-
-TEST(program_is_called_outside_of_the_allocator) {
-    struct emit emit;
-    unsigned seen = 0;
-    emit_begin(&emit, look_at_mark, &seen);
-    thread_mark_inside(true);
-    emit_text(&emit, "five\n");
-    emit_end(&emit);
-    check(tls.inside);
-    thread_mark_inside(false);
-    check_eq(seen, 5);
+TEST(a_character_is_never_cut_by_the_end_of_a_piece) {
+    static char euros[3 * 5000 + 1];
+    for (size_t i = 0; i < 5000; i++) {
+        memcpy(euros + 3 * i, "\xe2\x82\xac", 3);
+    }
+    check_eq(strlen(quoted(euros)), 2 + 3 * 5000); /* no piece but the first has a multiple of 3 */
 }

@@ -11,10 +11,12 @@
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
-#include "control/leak_names.h"
-#include "control/leaks.h"
+#include "leak/leak.h"
+#include "leak/leak_names.h"
+#include "opt/opt.h"
+#include "out/maps.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 
 enum { LINE_BYTES = 1600, REPORTED_FRAMES = 32 };
@@ -270,7 +272,8 @@ static void put_group(struct out *out, const struct leak_group *group) {
     out_string(out, count == 0 ? " 0x1\n" : "\n");
 }
 
-static void put_profile(struct out *out, const struct leaks *leaks) {
+static int write_profile(struct out *out, const void *what) {
+    const struct leaks *leaks = what;
     struct maps maps = {0};
     struct leak_sum lost = leaks_lost(leaks);
     size_t length;
@@ -291,6 +294,7 @@ static void put_profile(struct out *out, const struct leaks *leaks) {
         }
     }
     maps_release(&maps);
+    return 0;
 }
 
 /* "<directory>/<program>.<pid>.<check>-end.heap" */
@@ -309,23 +313,12 @@ static void name_profile(const char *name, char *path, size_t capacity) {
 
 /* A check of the same name that comes again has the same file: the first is kept. */
 void leaks_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity) {
-    struct {
-        struct dump_file file;
-        struct out out;
-    } * room;
-    size_t bytes = align_up(sizeof(*room), os_facts.page_bytes);
     path[0] = '\0';
-    if (opt.leak_dump_dir[0] == '\0' || os_facts.secure || (room = os_map(bytes)) == NULL) {
+    if (opt.leak_dump_dir[0] == '\0' || os_facts.secure) {
         return;
     }
     name_profile(name, path, capacity);
-    int error = file_begin(&room->file, path);
-    if (error == 0) {
-        out_begin(&room->out, out_to_descriptor, &room->file.fd);
-        put_profile(&room->out, leaks);
-        error = file_end(&room->file, path, out_end(&room->out));
-    }
-    os_unmap(room, bytes);
+    int error = out_file_write(path, write_profile, leaks);
     if (error != 0 && error != -EEXIST) {
         dump_warn(path, error);
     }

@@ -11,22 +11,16 @@
  * Cost        A snapshot of 20,000 stacks with 20 frames each: see docs/manual/run.md.
  * Read next   frames.h; control/recorder.c says when.
  */
-#include "prof/frames_writer.h"
+#include "out/frames_writer.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/os.h"
-#include "prof/dump_writers.h"
-#include "contract/frames.h"
 #include "out/gzip.h"
 
 enum { CRC_AT = 28, ALIGNMENT = 8 };
-
-static size_t out_map_bytes(void) {
-    return align_up(sizeof(struct out), os_facts.page_bytes);
-}
 
 /* ---------------------------------------------------------------- bytes */
 
@@ -187,7 +181,7 @@ int frames_begin(struct frames *frames, const char *path, const char *lines, siz
 }
 
 int frames_end(struct frames *frames, const char *lines, size_t length) {
-    char path[FILE_NAME_BYTES];
+    char path[OUT_FILE_NAME_BYTES];
     int error = append_bytes(frames, FRAME_BYE, lines, length);
     if (error == 0) {
         size_t name = strlen(frames->path) - strlen(".part");
@@ -213,54 +207,16 @@ int frames_leaks(struct frames *frames, const char *text, size_t length) {
     return append_bytes(frames, FRAME_LEAK, text, length);
 }
 
-/* The profile of this moment, behind the head of its frame. */
-static int put_profile(struct pile *pile, struct out *out) {
-    struct extract extract;
-    struct maps maps;
-    int error = extract_read(&extract, DUMP_NOW);
-    if (error != 0) {
-        return error;
-    }
-    maps_read(&maps);
-    out_begin(out, out_to_pile, pile);
-    error = dump_write_snapshot(out, &extract, &maps);
-    int written = out_end(out);
-    maps_release(&maps);
-    extract_release(&extract);
-    return error != 0 ? error : written;
-}
-
-/* A frame whose payload is in the pile, behind room for the head. */
-static int append_pile(struct frames *frames, enum frame_type type, uint64_t t_ns, uint64_t most,
-                       struct pile *pile) {
-    if (pile->length > most) {
-        return -EMSGSIZE;
-    }
-    return seal(pile, 0, type, t_ns) ? append(frames, pile) : -ENOMEM;
-}
-
-int frames_cpu(struct frames *frames, uint64_t most, int (*dump)(struct dump_sink sink)) {
+int frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
+                   int (*dump)(struct out_sink sink)) {
     struct pile pile = {0};
     uint64_t t_ns = frames_now(frames);
-    int error = put_head(&pile) ? dump((struct dump_sink){out_to_pile, &pile, false}) : -ENOMEM;
-    if (error == 0) {
-        error = append_pile(frames, FRAME_CPU, t_ns, most, &pile);
+    int error = put_head(&pile) ? dump((struct out_sink){out_to_pile, &pile, false}) : -ENOMEM;
+    if (error == 0 && pile.length > most) {
+        error = -EMSGSIZE;
     }
-    pile_release(&pile);
-    return error;
-}
-
-int frames_snap(struct frames *frames, uint64_t most) {
-    struct pile pile = {0};
-    struct out *out = os_map(out_map_bytes()); /* A thread's stack may be small. */
-    if (out == NULL) {
-        return -ENOMEM;
-    }
-    uint64_t t_ns = frames_now(frames);
-    int error = put_head(&pile) ? put_profile(&pile, out) : -ENOMEM;
-    os_unmap(out, out_map_bytes());
     if (error == 0) {
-        error = append_pile(frames, FRAME_SNAP, t_ns, most, &pile);
+        error = seal(&pile, 0, type, t_ns) ? append(frames, &pile) : -ENOMEM;
     }
     pile_release(&pile);
     return error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * dump_file.c - files that are complete or not there, under names that nobody has.
+ * out_file.c - files that are complete or not there, under names that nobody has.
  *
  * A profile is written under a temporary name in the directory where it shall be, created exclusively
  * and for the owner alone, and gets its name at the end, if that is still free: a link that somebody
@@ -9,7 +9,7 @@
  *
  * Threads     The prefix has a lock, held for the time of a copy; counters are atomic.
  */
-#include "out/dump_file.h"
+#include "out/out_file.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
 
 /* Guarded by the lock; apart from g, whose initial values would make it a part of the file. */
-static char set_prefix[FILE_PREFIX_BYTES];
+static char set_prefix[OUT_FILE_PREFIX_BYTES];
 
 /* ---------------------------------------------------------------- creation */
 
@@ -40,21 +40,21 @@ static bool make_temporary(char *name, const char *path) {
     while (directory > 0 && path[directory - 1] != '/') {
         directory--;
     }
-    if (directory > FILE_PREFIX_BYTES) {
+    if (directory > OUT_FILE_PREFIX_BYTES) {
         return false;
     }
     memcpy(name, path, directory);
-    fmt_text(name + directory, FILE_NAME_BYTES - directory, ".tally-%u-%u.part", os_process_id(),
-             atomic_fetch_add_explicit(&g.temporaries, 1, memory_order_relaxed));
+    fmt_text(name + directory, OUT_FILE_NAME_BYTES - directory, ".tally-%u-%u.part",
+             os_process_id(), atomic_fetch_add_explicit(&g.temporaries, 1, memory_order_relaxed));
     return true;
 }
 
-int file_begin(struct dump_file *file, const char *path) {
+int out_file_begin(struct out_file *file, const char *path) {
     /* We would learn it at the end, too. */
-    return path[0] != '\0' && os_exists(path) ? -EEXIST : file_begin_anew(file, path);
+    return path[0] != '\0' && os_exists(path) ? -EEXIST : out_file_begin_anew(file, path);
 }
 
-int file_begin_anew(struct dump_file *file, const char *path) {
+int out_file_begin_anew(struct out_file *file, const char *path) {
     enum { TRIES = 100 }; /* What a killed process of our pid has left is passed over. */
     if (path[0] == '\0') {
         return -ENOENT;
@@ -69,7 +69,7 @@ int file_begin_anew(struct dump_file *file, const char *path) {
     return file->fd < 0 ? file->fd : 0;
 }
 
-static int end(struct dump_file *file, const char *path, int error,
+static int end(struct out_file *file, const char *path, int error,
                int (*name)(const char *from, const char *to)) {
     int closed = os_close(file->fd); /* Some file systems find out here that there is no room. */
     error = error != 0 ? error : closed;
@@ -82,12 +82,28 @@ static int end(struct dump_file *file, const char *path, int error,
     return error;
 }
 
-int file_end(struct dump_file *file, const char *path, int error) {
+int out_file_end(struct out_file *file, const char *path, int error) {
     return end(file, path, error, os_rename);
 }
 
-int file_replace(struct dump_file *file, const char *path, int error) {
+int out_file_replace(struct out_file *file, const char *path, int error) {
     return end(file, path, error, os_replace);
+}
+
+int out_file_write(const char *path, int (*fill)(struct out *out, const void *what),
+                   const void *what) {
+    size_t bytes = align_up(sizeof(struct out_file), os_facts.page_bytes);
+    struct out_file *file = os_map(bytes); /* A thread's stack may be small. */
+    if (file == NULL) {
+        return -ENOMEM;
+    }
+    int error = out_file_begin(file, path);
+    if (error == 0) {
+        error = out_run((struct out_sink){out_to_file, &file->fd, false}, fill, what);
+        error = out_file_end(file, path, error);
+    }
+    os_unmap(file, bytes);
+    return error;
 }
 
 /* ---------------------------------------------------------------- prefix */
@@ -99,9 +115,9 @@ static void enter(void) {
     }
 }
 
-bool file_set_prefix(const char *prefix) {
+bool out_file_set_prefix(const char *prefix) {
     size_t length = strlen(prefix);
-    if (length >= FILE_PREFIX_BYTES) {
+    if (length >= OUT_FILE_PREFIX_BYTES) {
         return false;
     }
     enter();
@@ -161,9 +177,9 @@ static size_t put_process(char *path) {
         return 0;
     }
     if (opt.prof_pid_namespace) {
-        length += put_namespace(path + length, FILE_NAME_BYTES - length);
+        length += put_namespace(path + length, OUT_FILE_NAME_BYTES - length);
     }
-    return length + fmt_text(path + length, FILE_NAME_BYTES - length, ".%u", os_process_id());
+    return length + fmt_text(path + length, OUT_FILE_NAME_BYTES - length, ".%u", os_process_id());
 }
 
 enum { TAKEN_MOST = 100000 };
@@ -177,7 +193,7 @@ static const char *ending(void) {
     return endings[opt.prof_format];
 }
 
-bool file_name_dump(char *path, char kind) {
+bool out_file_name_dump(char *path, char kind) {
     size_t start = put_process(path);
     if (start == 0) {
         return false;
@@ -187,12 +203,12 @@ bool file_name_dump(char *path, char kind) {
         fmt_text(number, sizeof(number), "%u", count(&g.of_kind[kind - 'a']));
     }
     for (int i = 0; i < TAKEN_MOST; i++) {
-        size_t length = start + fmt_text(path + start, FILE_NAME_BYTES - start, ".%u.%c%s",
+        size_t length = start + fmt_text(path + start, OUT_FILE_NAME_BYTES - start, ".%u.%c%s",
                                          count(&g.sequence), kind, number);
         if (opt.prof_time_in_name) {
-            length += put_time(path + length, FILE_NAME_BYTES - length);
+            length += put_time(path + length, OUT_FILE_NAME_BYTES - length);
         }
-        fmt_text(path + length, FILE_NAME_BYTES - length, "%s", ending());
+        fmt_text(path + length, OUT_FILE_NAME_BYTES - length, "%s", ending());
         if (!os_exists(path)) {
             break;
         }
@@ -200,10 +216,10 @@ bool file_name_dump(char *path, char kind) {
     return true;
 }
 
-bool file_name_log(char *path) {
+bool out_file_name_log(char *path) {
     size_t start = put_process(path);
     for (int i = 0; start > 0 && i < TAKEN_MOST; i++) {
-        fmt_text(path + start, FILE_NAME_BYTES - start, ".%u.json", count(&g.logs));
+        fmt_text(path + start, OUT_FILE_NAME_BYTES - start, ".%u.json", count(&g.logs));
         if (!os_exists(path)) {
             break;
         }

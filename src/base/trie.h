@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "prof/table.h"
+#include "base/table.h"
 
 struct trie_index;
 

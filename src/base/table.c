@@ -5,7 +5,7 @@
  * Two threads may want the same segment at once.  Both map it, one wins, the other gives its own back:
  * that is rare, and nobody ever waits.
  */
-#include "prof/table.h"
+#include "base/table.h"
 
 #include "base/os.h"
 

@@ -8,19 +8,20 @@
  *
  * Read next   leak_report.c, which tells it to people.
  */
-#include "control/leaks.h"
-
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/fmt.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_threads.h"
-#include "control/leak_names.h"
+#include "contract/suppress.h"
 #include "heap/heap.h"
+#include "leak/leak.h"
+#include "leak/leak_names.h"
+#include "opt/opt.h"
+#include "out/maps.h"
 #include "prof/prof.h"
 
 enum { RULES_MOST = 1 << 20, TEXT_MOST = 8 << 20 };
@@ -59,7 +60,7 @@ static void read_file(void) {
     }
     if (error < 0) {
         log_line("leak_suppressions: cannot read %s: %s (%d)", opt.leak_suppressions,
-                 dump_explain(error), -error);
+                 out_explain(error), -error);
     }
 }
 
@@ -345,19 +346,22 @@ static void put_all(struct out *out, const struct leaks *leaks, const struct map
     out_string(out, "end\n");
 }
 
-int leaks_write(const struct leaks *leaks, struct dump_sink sink) {
+struct text {
+    const struct leaks *leaks;
+    bool hides_addresses;
+};
+
+static int write_text(struct out *out, const void *what) {
+    const struct text *text = what;
     struct maps maps = {0};
-    size_t bytes = align_up(sizeof(struct out), os_facts.page_bytes);
-    struct out *out = os_map(bytes); /* A thread's stack may be small. */
-    if (out == NULL) {
-        return -ENOMEM;
-    }
     maps_read(&maps);
-    maps.hides = sink.hides_addresses;
-    out_begin(out, sink.take, sink.target);
-    put_all(out, leaks, &maps);
-    int error = out_end(out);
-    os_unmap(out, bytes);
+    maps.hides = text->hides_addresses;
+    put_all(out, text->leaks, &maps);
     maps_release(&maps);
-    return error;
+    return 0;
+}
+
+int leaks_write(const struct leaks *leaks, struct out_sink sink) {
+    struct text text = {leaks, sink.hides_addresses};
+    return out_run(sink, write_text, &text);
 }

@@ -7,9 +7,8 @@
  */
 #pragma once
 
-#include "base/common.h"
-#include "prof/dump.h"
-#include "out/dump_file.h"
+#include "contract/frames.h"
+#include "out/out_file.h"
 
 /* A container on the way; all zeros: none.  The path ends in ".part" until frames_end. */
 struct frames {
@@ -17,7 +16,7 @@ struct frames {
     uint64_t device, inode;
     uint64_t bytes; /* of whole frames */
     uint64_t start_ns;
-    char path[FILE_NAME_BYTES];
+    char path[OUT_FILE_NAME_BYTES];
 };
 
 /* A point of the series, as FRAME_STAT has it. */
@@ -33,12 +32,12 @@ int frames_begin(struct frames *frames, const char *path, const char *lines, siz
 uint64_t frames_now(const struct frames *frames);
 
 /*
- * Each appends one frame.  Where that fails the file is cut back to its last whole frame.  A snapshot
- * of more than `most` bytes is not written: -EMSGSIZE; it and -ENOMEM leave the file fit for more.
- * What the profiler above knows of the processor's time, it writes itself.
+ * Each appends one frame.  Where that fails the file is cut back to its last whole frame.  A profile of
+ * more than `most` bytes is not written: -EMSGSIZE; it and -ENOMEM leave the file fit for more.  Who
+ * gathers the profile writes it: `dump`, into a FRAME_SNAP or a FRAME_CPU.
  */
-int frames_snap(struct frames *frames, uint64_t most);
-int frames_cpu(struct frames *frames, uint64_t most, int (*dump)(struct dump_sink sink));
+int frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
+                   int (*dump)(struct out_sink sink));
 int frames_stat(struct frames *frames, const struct frames_point *points, unsigned count);
 int frames_note(struct frames *frames, const char *text);
 int frames_leaks(struct frames *frames, const char *text, size_t length);

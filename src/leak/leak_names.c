@@ -9,7 +9,7 @@
  * A name of C++ is made readable by the program's own runtime, where it has one.
  */
 #define _GNU_SOURCE /* dladdr */
-#include "control/leak_names.h"
+#include "leak/leak_names.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

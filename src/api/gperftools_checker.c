@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * heap_checker.c - gperftools' class HeapLeakChecker, defined by its mangled names, as of version 2.10.
+ * gperftools_checker.c - gperftools' class HeapLeakChecker, defined by its mangled names, as of version 2.10.
  *
  * Programs that were compiled with its header make objects of it, so size and fields are those of that
  * version.  The snapshot of the heap is a moment here: every allocation is recorded while the checker is

@@ -18,7 +18,7 @@
  *             frozen, and never change again.
  * Cost        About 5 ns for a step whose node is in the cache.
  */
-#include "prof/trie.h"
+#include "base/trie.h"
 
 #include "base/log.h"
 #include "base/os.h"

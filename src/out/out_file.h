@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * out_file.h - how files of profiles come to be, and what they are called.
+ *
+ * Threads     All functions may be called from any thread, with no lock held.
+ */
+#pragma once
+
+#include "out/out.h"
+
+/* The longest prefix, and room for the longest name, with their ends. */
+enum { OUT_FILE_PREFIX_BYTES = 4097, OUT_FILE_NAME_BYTES = OUT_FILE_PREFIX_BYTES + 160 };
+
+/* A file on the way: it has a temporary name beside the one it shall have. */
+struct out_file {
+    int fd;
+    char temporary[OUT_FILE_NAME_BYTES];
+};
+
+/* Creates it; 0 or -errno with nothing left behind. */
+int out_file_begin(struct out_file *file, const char *path);
+
+/* The same for a file that may take the place of another, which ends with out_file_replace. */
+int out_file_begin_anew(struct out_file *file, const char *path);
+
+/* Gives it its name, which must be free (but for the second), if `error` is 0; removes it otherwise.  The
+ * first error. */
+int out_file_end(struct out_file *file, const char *path, int error);
+int out_file_replace(struct out_file *file, const char *path, int error);
+
+/* The whole of it: the first error, -EEXIST when there is a file of this name. */
+int out_file_write(const char *path, int (*fill)(struct out *out, const void *what),
+                   const void *what);
+
+/* The next automatic name of this kind; false when the prefix is empty. */
+bool out_file_name_dump(char *path, char kind);
+bool out_file_name_log(char *path);
+
+/* The prefix of automatic names from now on; false when it is too long. */
+bool out_file_set_prefix(const char *prefix);
