@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "common/cli.h"
 
 uint64_t keys_mix(uint64_t x) {
-    x ^= x >> 31;
-    x *= UINT64_C(0x9e3779b97f4a7c15);
+    x = hash_word(x ^ x >> 31);
     return x ^ (x >> 29);
 }
 

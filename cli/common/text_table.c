@@ -7,22 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "common/cli.h"
 
 enum { ROOM_LEAST = 256 };
 
-static size_t hash_text(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; *text != '\0'; text++) {
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-    }
-    return (size_t)(hash ^ hash >> 32);
-}
-
 /* The slot of the text, or the free one where it belongs. */
 static uint32_t *find_slot(const struct text_table *table, const char *text) {
     size_t mask = (size_t)table->room * 2 - 1;
-    size_t at = hash_text(text) & mask;
+    uint64_t hash = hash_text(HASH_TEXT, text);
+    size_t at = (hash ^ hash >> 32) & mask;
     while (table->slots[at] != UINT32_MAX && strcmp(table->texts[table->slots[at]], text) != 0) {
         at = (at + 1) & mask;
     }

@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #define EXPORT(name, function, endings, is_binary, needs_graphviz, help)                           \
     {name, endings, function, is_binary, needs_graphviz},
 const struct export_format export_formats[] = {
@@ -80,11 +82,9 @@ void export_warn_negative(uint32_t negative) {
     }
 }
 
-static uint64_t hash_text(const char *text) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *text != '\0'; text++) {
-        hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-    }
+/* The same in every version: two anonymous profiles can be compared. */
+static uint64_t hash_name(const char *text) {
+    uint64_t hash = hash_text(HASH_TEXT, text);
     hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccdu;
     hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53u;
     return hash ^ hash >> 33;
@@ -98,7 +98,7 @@ static const char *hide(struct profile *profile, const char *text, const char *k
     }
     char hidden[64];
     int length = snprintf(hidden, sizeof(hidden), "%s_%012" PRIx64 "%s", kind,
-                          hash_text(text) & 0xffffffffffffu, ending);
+                          hash_name(text) & 0xffffffffffffu, ending);
     return profile_text(profile, hidden, (size_t)length);
 }
 

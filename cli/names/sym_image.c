@@ -12,6 +12,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/hash.h"
 #include "common/cli.h"
 #include "names/demangle.h"
 
@@ -126,11 +127,8 @@ void sym_builder_free(struct sym_builder *builder) {
 }
 
 static uint32_t hash_of(const char *text) {
-    uint32_t hash = 2166136261U;
-    for (; *text != '\0'; text++) {
-        hash = (hash ^ (unsigned char)*text) * 16777619U;
-    }
-    return hash ^ hash >> 15;
+    uint64_t hash = hash_text(HASH_TEXT, text);
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static struct sym_text *find_text(struct sym_builder *builder, const char *text) {

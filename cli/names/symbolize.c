@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "common/cli.h"
 #include "names/demangle.h"
 #include "names/sym_cache.h"
@@ -85,14 +86,8 @@ static bool is_same_module(const struct profile_mapping *a, const struct profile
 }
 
 static uint32_t hash_of(const struct profile_mapping *mapping) {
-    uint32_t hash = 2166136261U;
-    const char *texts[] = {mapping->path, mapping->build_id};
-    for (size_t i = 0; i < 2; i++) {
-        for (const char *at = texts[i]; *at != '\0'; at++) {
-            hash = (hash ^ (unsigned char)*at) * 16777619U;
-        }
-    }
-    return hash ^ hash >> 15;
+    uint64_t hash = hash_text(hash_text(HASH_TEXT, mapping->path), mapping->build_id);
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 /* Numbers the mappings by module: those of a file have its number. */
@@ -343,7 +338,7 @@ static const char *kept(struct profile *profile, const char *text) {
 /* Short names are made once, as long as nothing else takes their place among the recent ones. */
 static const char *short_name(struct session *session, const void *image, uint32_t name) {
     static char shorter[DEMANGLE_OUT_BYTES];
-    struct short_name *recent = &session->recent[name * 2654435761U % RECENT_NAMES];
+    struct short_name *recent = &session->recent[hash_masked(name, RECENT_NAMES - 1)];
     if (recent->text == NULL || recent->name != name) {
         demangle_shorten(sym_image_text(image, name), shorter);
         *recent = (struct short_name){name, kept(session->profile, shorter)};

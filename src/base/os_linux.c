@@ -28,6 +28,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/hash.h"
 #include "base/os_call.h"
 #include "base/os_shared.h"
 
@@ -131,7 +132,7 @@ static uint64_t mix_random(const unsigned char *bytes) {
     for (int i = 0; bytes != NULL && i < 16; i++) {
         half[i / 8] = half[i / 8] << 8 | bytes[i];
     }
-    uint64_t mixed = half[0] * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = hash_word(half[0]);
     mixed ^= (half[1] << 29 | half[1] >> 35) * UINT64_C(0xbf58476d1ce4e5b9);
     return (mixed ^ mixed >> 31) * UINT64_C(0x94d049bb133111eb);
 }

@@ -20,6 +20,7 @@
  */
 #include "base/trie.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -47,9 +48,8 @@ static size_t index_bytes(uint32_t lg) {
 }
 
 static uint32_t hash(uint32_t parent, uintptr_t address, uint32_t lg) {
-    uint64_t mixed = (address ^ (uint64_t)parent << 32) * UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 29 ^ parent) * UINT64_C(0xbf58476d1ce4e5b9);
-    return (uint32_t)(mixed >> (64 - lg));
+    uint64_t mixed = hash_word(address ^ (uint64_t)parent << 32);
+    return (uint32_t)hash_place(mixed ^ mixed >> 29 ^ parent, lg);
 }
 
 /* ---------------------------------------------------------------- growing */

@@ -19,15 +19,16 @@
 #include <string.h>
 
 #include "base/fmt.h"
+#include "base/hash.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "base/os_socket.h"
-#include "control/control.h"
 #include "contract/stats_page.h"
-#include "control/verbs.h"
 #include "contract/wire.h"
+#include "control/control.h"
+#include "control/verbs.h"
+#include "opt/opt.h"
 
 enum {
     NAME_BYTES = 40,
@@ -122,7 +123,7 @@ static int listen_in(int directory) {
     fmt_text(g.name, sizeof(g.name), "%u.sock", os_process_id());
     int fd = listen_as(directory, g.name);
     if (fd == -EADDRINUSE) {
-        uint64_t random = (os_facts.random ^ os_now_ns()) * UINT64_C(0x9e3779b97f4a7c15);
+        uint64_t random = hash_word(os_facts.random ^ os_now_ns());
         fmt_text(g.name, sizeof(g.name), "%u-%08x.sock", os_process_id(), (unsigned)(random >> 32));
         fd = listen_as(directory, g.name);
     }

@@ -27,13 +27,14 @@
 #include <tally/tally.h>
 
 #include "base/attention.h"
-#include "opt/opt.h"
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "contract/stats_page.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 enum { PERIOD_MS = 100, SUM_PERIOD_MS = 1000, CALLS_PER_TICK = 64, COST_SHARE = 200 };
@@ -331,11 +332,11 @@ void stats_page_grown(void) {
 
 /* Tells whether two processes have the same options, and no more. */
 static uint64_t digest_options(void) {
-    uint64_t sum = UINT64_C(0xcbf29ce484222325);
+    uint64_t sum = HASH_TEXT;
     for (size_t at = 0; at < sizeof(opt); at += sizeof(uint64_t)) {
         uint64_t word = 0;
         memcpy(&word, (const char *)&opt + at, min_size(sizeof(word), sizeof(opt) - at));
-        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        sum = hash_word(sum ^ word);
         sum ^= sum >> 29;
     }
     return sum;

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/table.h"
 
@@ -33,9 +34,8 @@ static size_t index_bytes(uint32_t lg) {
 
 /* The slot that has it, or the one where it belongs. */
 static uint32_t *find_slot(uint32_t stack, uint32_t thread) {
-    uint64_t key = ((uint64_t)thread << 32 | stack) * UINT64_C(0x9e3779b97f4a7c15);
     uint32_t mask = (UINT32_C(1) << g.lg) - 1;
-    uint32_t at = (uint32_t)(key >> (64 - g.lg));
+    uint32_t at = (uint32_t)hash_place((uint64_t)thread << 32 | stack, g.lg);
     for (; g.index[at] != 0; at = (at + 1) & mask) {
         const struct sum *sum = sum_at(g.index[at] - 1);
         if (sum->stack == stack && sum->thread == thread) {

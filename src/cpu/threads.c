@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/own.h"
 #include "base/table.h"
@@ -57,7 +58,7 @@ static struct entry *entry_at(uint32_t number) {
 /* ---------------------------------------------------------------- by id */
 
 static uint32_t hash(uint32_t id) {
-    return (id * UINT32_C(0x9e3779b1)) >> (32 - INDEX_LG);
+    return (uint32_t)hash_place(id, INDEX_LG);
 }
 
 /* The slot that has it, or the one where it belongs.  A quarter of the slots is never used. */

@@ -38,6 +38,7 @@
  */
 #include "heap/track.h"
 
+#include "base/hash.h"
 #include "base/real.h"
 #include "heap/heap.h"
 #include "heap/stash.h"
@@ -60,8 +61,7 @@ void track_seed(uint64_t seed) {
 
 /* Steps of an odd number, each mixed until all its bits depend on each other. */
 static uint64_t next_random(void) {
-    uint64_t x =
-        atomic_fetch_add_explicit(&g.random, UINT64_C(0x9e3779b97f4a7c15), memory_order_relaxed);
+    uint64_t x = atomic_fetch_add_explicit(&g.random, HASH_FACTOR, memory_order_relaxed);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
     return x ^ x >> 31;

@@ -11,6 +11,7 @@
  */
 #include "leak/ignore.h"
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/os.h"
 #include "heap/heap.h"
@@ -106,7 +107,7 @@ static bool take_out(struct list *list, struct item item) {
 
 /* Where the word is, or would be put. */
 static uintptr_t *find_word(const struct set *set, uintptr_t word) {
-    size_t at = (size_t)(word * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (set->capacity - 1);
+    size_t at = hash_masked(word, set->capacity - 1);
     while (set->words[at] != 0 && set->words[at] != word) {
         at = (at + 1) & (set->capacity - 1);
     }

@@ -27,6 +27,7 @@
 #include <signal.h>
 
 #include "base/fmt.h"
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/os.h"
 #include "base/os_shared.h"
@@ -40,7 +41,7 @@
 #include "leak/work.h"
 #include "prof/prof.h"
 
-enum { GROUPS_MOST = 1 << 14, SLOTS = 2 * GROUPS_MOST };
+enum { GROUPS_MOST = 1 << 14, SLOTS_LG = 15, SLOTS = 1 << SLOTS_LG };
 #define SECOND_NS UINT64_C(1000000000)
 #define COPY_MOST_NS (LEAK_SEARCH_MOST_S * SECOND_NS)
 enum {
@@ -84,7 +85,7 @@ static bool is_alike(const struct leak_group *a, const struct leak_group *b) {
 
 static uint32_t *find_slot(const struct tally *tally, const struct leak_group *like) {
     uint64_t key = (uint64_t)like->usable * LEAK_KINDS + like->kind + ((uint64_t)like->stack << 32);
-    uint32_t at = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) % SLOTS;
+    size_t at = hash_place(key, SLOTS_LG);
     for (;; at = (at + 1) % SLOTS) {
         uint32_t number = tally->slots[at];
         if (number == 0 || is_alike(&tally->shared->groups[number - 1], like)) {

@@ -16,9 +16,10 @@
 #include <string.h>
 
 #include "base/fmt.h"
+#include "base/hash.h"
 #include "base/os.h"
 
-enum { SLOTS = 1 << 12 };
+enum { SLOTS_LG = 12, SLOTS = 1 << SLOTS_LG };
 
 /* An answer; addresses that share a slot replace each other. */
 struct slot {
@@ -80,7 +81,7 @@ static struct slot remember(struct leak_names *names, uintptr_t address) {
         return look_up(names, address);
     }
     struct slot *slots = (struct slot *)(void *)names->seen.bytes;
-    struct slot *slot = &slots[(address * UINT64_C(0x9e3779b97f4a7c15)) >> 52];
+    struct slot *slot = &slots[hash_place(address, SLOTS_LG)];
     if (slot->address != address) {
         *slot = look_up(names, address);
     }

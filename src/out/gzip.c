@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#include "base/hash.h"
+
 enum {
     END_OF_BLOCK = 256,
     LENGTH_LEAST = 4, /* shorter ones are not looked for */
@@ -107,10 +109,10 @@ static void put_distance(struct gzip *gzip, uint32_t distance) {
 
 /* ---------------------------------------------------------------- repetitions */
 
-static uint32_t hash_of(const char *bytes) {
+static uint32_t *head_of(struct gzip *gzip, const char *bytes) {
     uint32_t four;
     memcpy(&four, bytes, sizeof(four));
-    return four * 2654435761u >> 19;
+    return &gzip->heads[hash_place(four, GZIP_HEADS_LG)];
 }
 
 static size_t common_length(const char *a, const char *b, size_t most) {
@@ -127,7 +129,7 @@ static size_t find_repetition(struct gzip *gzip, const char *bytes, size_t at, s
     if (length - at < LENGTH_LEAST) {
         return 0;
     }
-    uint32_t *head = &gzip->heads[hash_of(bytes + at)];
+    uint32_t *head = head_of(gzip, bytes + at);
     size_t candidate = *head;
     *head = (uint32_t)at + 1;
     if (candidate == 0 || at - (candidate - 1) > DISTANCE_MOST) {

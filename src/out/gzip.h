@@ -8,7 +8,7 @@
 
 #include "out/out.h"
 
-enum { GZIP_HEADS = 1 << 13, GZIP_SYMBOLS = 286 };
+enum { GZIP_HEADS_LG = 13, GZIP_HEADS = 1 << GZIP_HEADS_LG, GZIP_SYMBOLS = 286 };
 
 struct gzip {
     struct out *to;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/os.h"
 
 /* ---------------------------------------------------------------- encoding */
@@ -97,7 +98,7 @@ static uintptr_t *locations(const struct proto *proto) {
 static uint32_t *find_slot(const struct proto *proto, uintptr_t address) {
     uint32_t *slots = (uint32_t *)(void *)proto->slots.bytes;
     size_t mask = proto->slots.length / sizeof(*slots) - 1;
-    size_t at = (address * UINT64_C(0x9e3779b97f4a7c15)) >> 20 & mask;
+    size_t at = hash_masked(address, mask);
     while (slots[at] != 0 && locations(proto)[slots[at] - 1] != address) {
         at = (at + 1) & mask;
     }

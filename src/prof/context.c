@@ -12,6 +12,7 @@
  */
 #include "prof/context.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "prof/owner.h"
 
@@ -34,8 +35,8 @@ uint32_t context_last(void) {
 /* ---------------------------------------------------------------- buckets */
 
 static uint32_t hash(uint32_t stack, uint32_t owner) {
-    uint64_t mixed = (stack | (uint64_t)owner << 32) * UINT64_C(0x9e3779b97f4a7c15);
-    return (uint32_t)((mixed ^ mixed >> 29) * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
+    uint64_t mixed = hash_word(stack | (uint64_t)owner << 32);
+    return (uint32_t)(hash_word(mixed ^ mixed >> 29) >> 32);
 }
 
 static uint32_t *bucket_of(uint32_t stack, uint32_t owner) {

@@ -20,6 +20,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/trie.h"
@@ -331,7 +332,7 @@ static unsigned ask_hook(tell_backtrace *hook, uintptr_t *addresses, unsigned mo
 
 /* As trie_step, which is asked where the memo does not know. */
 static inline uint32_t step(struct memo *memo, uint32_t parent, uintptr_t address) {
-    uint64_t mixed = (address + ((uint64_t)parent << 40)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = hash_word(address + ((uint64_t)parent << 40));
     struct memo *known = &memo[(mixed ^ mixed << 24) >> (64 - MEMOS_LG)];
     if (UNLIKELY(known->address != address || known->parent != parent || known->node == 0)) {
         *known = (struct memo){address, parent, trie_step(&g.stacks, parent, address)};

@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/real.h"
@@ -68,7 +69,7 @@ static inline uint64_t weight_of(uint64_t usable) {
     if (g.rate <= 1) {
         return WEIGHT_ONE;
     }
-    struct weight *known = &weights[usable * UINT64_C(0x9e3779b97f4a7c15) >> (64 - WEIGHTS_LG)];
+    struct weight *known = &weights[hash_place(usable, WEIGHTS_LG)];
     if (known->usable != usable || known->rate != g.rate) {
         *known = (struct weight){usable, g.rate, compute_weight(usable, g.rate)};
     }
