@@ -67,14 +67,15 @@ static bool set_others(enum opt_sets sets, uint64_t number) {
      .most = (uint64_t)(to),                                                                       \
      .field = offsetof(struct options, key),                                                       \
      .is_kept = true},
-#define CHOICE(key, first, does, as, text, ...)                                                    \
+#define WORD(value, word) [value] = word,
+#define CHOICE(key, first, does, as, text, list)                                                   \
     {.name = #key,                                                                                 \
      .help = HELP(text),                                                                           \
      .type = OPT_TYPE_WORD,                                                                        \
      .effect = OPT_##does,                                                                         \
      .leaf = VALUE_##as,                                                                           \
      .initial = (first),                                                                           \
-     .words = {__VA_ARGS__},                                                                       \
+     .words = {list},                                                                              \
      .field = offsetof(struct options, key),                                                       \
      .is_kept = true},
 #define TEXT(key, kind, size, first, from, to, does, as, text)                                     \
@@ -100,15 +101,10 @@ static bool set_others(enum opt_sets sets, uint64_t number) {
      .most = (uint64_t)(to),                                                                       \
      .words = {__VA_ARGS__},                                                                       \
      .sets = OPT_SETS_##others},
-#define ALIAS(variable, option, meaning, help)
 static const struct opt_row rows[] = {
 #include "opt/options.def"
 };
-#undef OPTION
-#undef CHOICE
-#undef TEXT
-#undef KEY
-#undef ALIAS
+#undef WORD
 
 static bool keeps_text(const struct opt_row *row) {
     return row->bytes != 0;
@@ -528,6 +524,14 @@ const char *opt_help(size_t row) {
 
 enum value_type opt_leaf(size_t row) {
     return rows[row].leaf;
+}
+
+const char *opt_word(const uint64_t *choice) {
+    size_t row = 0;
+    while (opt_field(&rows[row]) != choice) {
+        row++;
+    }
+    return rows[row].words[*choice];
 }
 
 union value opt_read(size_t index) {

@@ -51,33 +51,17 @@ enum opt_sets {
 #define KEPT_RATIO uint64_t
 #define KEPT_RATIO_OR_MINUS uint64_t
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help) KEPT_##type name;
-#define CHOICE(name, initial, effect, leaf, help, ...) uint64_t name;
+#define CHOICE(name, initial, effect, leaf, help, words) uint64_t name;
 #define TEXT(name, type, bytes, initial, least, most, effect, leaf, help) char name[bytes];
-#define KEY(name, type, least, most, limits, effect, sets, help, ...)
-#define ALIAS(variable, option, meaning, help)
 struct options {
 #include "opt/options.def"
 };
-#undef OPTION
-#undef CHOICE
-#undef TEXT
-#undef KEY
-#undef ALIAS
 
-/* The values of choices, in the order of their words. */
-enum { THP_AUTO, THP_NEVER, THP_ALWAYS, THP_DEFAULT };
-enum { BACKGROUND_THREAD_FALSE, BACKGROUND_THREAD_TRUE, BACKGROUND_THREAD_AUTO };
-enum { JUNK_FALSE, JUNK_TRUE, JUNK_ALLOC, JUNK_FREE };
-enum { ZERO_REALLOC_FREE, ZERO_REALLOC_ALLOC, ZERO_REALLOC_ABORT };
-enum { PROF_UNWIND_AUTO, PROF_UNWIND_FRAME_POINTERS, PROF_UNWIND_LIBGCC };
-enum { PROF_NAMES_JEMALLOC, PROF_NAMES_GPERFTOOLS };
-enum { CPU_CLOCK_CPU, CPU_CLOCK_WALL };
-enum { CPU_TIMER_THREAD, CPU_TIMER_PROCESS };
-enum { USDT_OFF, USDT_ON };
-enum { LEAK_CHECK_OFF, LEAK_CHECK_EXIT, LEAK_CHECK_STRICT, LEAK_CHECK_LOCAL };
-enum { LEAK_TEXT_TALLY, LEAK_TEXT_GPERFTOOLS, LEAK_TEXT_LSAN, LEAK_TEXT_NONE };
-enum { CONTROL_DEFAULT, CONTROL_OFF, CONTROL_READ, CONTROL_WRITE };
-enum { PROF_FORMAT_JEMALLOC, PROF_FORMAT_PROTO, PROF_FORMAT_GPERFTOOLS };
+/* The values of each choice, in the order of their words: enum { THP_AUTO, THP_NEVER, ... }; and so on. */
+#define WORD(value, word) value,
+#define CHOICE(name, initial, effect, leaf, help, words) enum { words };
+#include "opt/options.def"
+#undef WORD
 
 /* Fixed once the process has started. */
 extern struct options opt HIDDEN;
@@ -150,6 +134,9 @@ const char *opt_name(size_t row);
 const char *opt_help(size_t row);
 enum value_type opt_leaf(size_t row);
 union value opt_read(size_t row);
+
+/* The word that a choice is set to, by its field in `opt`. */
+const char *opt_word(const uint64_t *choice);
 
 /* The variables of other allocators that are understood, for the manual. */
 struct opt_alias {

@@ -72,19 +72,10 @@ enum alias_meaning {
     ALIAS_HEAP_CHECK,
 };
 
-#define OPTION(name, type, initial, least, most, limits, effect, leaf, help)
-#define CHOICE(name, initial, effect, leaf, help, ...)
-#define TEXT(name, type, bytes, initial, least, most, effect, leaf, help)
-#define KEY(name, type, least, most, limits, effect, sets, help, ...)
 #define ALIAS(variable, option, meaning, help) {#variable, #option, ALIAS_##meaning, help},
 static const struct opt_alias aliases[] = {
 #include "opt/options.def"
 };
-#undef OPTION
-#undef CHOICE
-#undef TEXT
-#undef KEY
-#undef ALIAS
 
 static struct {
     const char *texts[OPT_SOURCES];

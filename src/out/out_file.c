@@ -189,7 +189,9 @@ static uint32_t count(_Atomic uint32_t *counter) {
 }
 
 static const char *ending(void) {
-    static const char *const endings[] = {".heap", ".pb.gz", ".hprof"};
+    static const char *const endings[] = {[PROF_FORMAT_JEMALLOC] = ".heap",
+                                          [PROF_FORMAT_PROTO] = ".pb.gz",
+                                          [PROF_FORMAT_GPERFTOOLS] = ".hprof"};
     return endings[opt.prof_format];
 }
 

@@ -22,6 +22,10 @@
 
 /* ---------------------------------------------------------------- writing */
 
+_Static_assert((int)DUMP_JEMALLOC == PROF_FORMAT_JEMALLOC && (int)DUMP_PROTO == PROF_FORMAT_PROTO &&
+                   (int)DUMP_GPERFTOOLS == PROF_FORMAT_GPERFTOOLS,
+               "the option prof_format is a format");
+
 /* What the writers below are told.  They return 0 or -errno, besides the errors that the out meets. */
 struct profile {
     enum dump_format format;

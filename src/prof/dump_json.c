@@ -128,12 +128,11 @@ static bool keep_event(struct log_content *content, const struct prof_event *eve
 }
 
 static void put_info(struct out *out, const struct dump_log *log) {
-    static const char *const resolutions[] = {"default", "high"};
     json_open(out, "info", '{');
     json_number(out, "duration", log->duration_ns);
     json_string(out, "version", log->version);
     json_number(out, "lg_sample_rate", prof_lg_sample());
-    json_string(out, "prof_time_resolution", resolutions[opt.prof_time_resolution]);
+    json_string(out, "prof_time_resolution", opt_word(&opt.prof_time_resolution));
     json_number(out, "pid", os_process_id());
     json_close(out, '{');
 }
