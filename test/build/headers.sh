@@ -5,7 +5,7 @@ cd "$SOURCE"
 failed=0
 for header in $(find include src cli -name '*.h' | sort); do
     echo "#include \"$header\"" |
-        ${CC:-cc} -std=gnu11 -Wall -Wextra -fsyntax-only -Iinclude -Iinclude/compat -Isrc -I. \
+        ${CC:-cc} -std=gnu11 -Wall -Wextra -fsyntax-only -Iinclude -Iinclude/compat -Isrc -Icli -I. \
             -DDEBUG_BUILD=1 -DTALLY_CHECK=1 -DTALLY_OVERRIDE=1 -x c - || {
         echo "$header:1: does not compile alone"
         failed=1
