@@ -42,6 +42,13 @@ class Index:
         pattern = re.compile("(.*/)?" + fnmatch.translate(name))
         return [path for path in self.sources if path.startswith(folder) and pattern.match(path)]
 
+    def defines(self, name, file):
+        """Whether a function, or a row of a table, has this name in the file."""
+        source = self.sources[file]
+        if source.ext not in (".c", ".h"):
+            return name in source.words
+        return re.search(rf"^\w[^;=]*\b{name}\(", "\n".join(source.code), re.M) is not None
+
     def has(self, name, files=None):
         """Whether each part of a name that looks like code is a word of these files, or of any."""
         known = self.all if files is None else set().union(*(self.sources[f].words for f in files))
@@ -136,15 +143,22 @@ def judge_prose(index, line):
 
 
 def judge_drawing(index, line):
-    """In a drawing every file exists, and so does every snake_case name: in the file before it."""
-    files = None
-    for token in re.findall(rf"{FILE}|[A-Za-z]\w*_\w+", line):
+    """In a drawing all files and snake_case names exist; a name right behind a file is defined there."""
+    files, end = None, 0
+    for match in re.finditer(rf"{FILE}|[A-Za-z]\w*_\w+|\w+", line):
+        token = match.group(0)
+        is_column = "_" in token or re.match(r"  |$", line[match.end():])
+        follows = files and is_column and re.fullmatch(r"  +", line[end:match.start()])
         if re.fullmatch(FILE, token):
-            files = index.find(token)
+            files, end = index.find(token), match.end()
             if not files:
                 yield f"there is no file {token}"
-        elif not index.has(token, files):
-            yield f"there is no {token}" + (f" in {', '.join(files)}" if files else "")
+        elif follows:
+            if not any(index.defines(token, file) for file in files):
+                yield f"{token} is not defined in {', '.join(files)}"
+            files = None
+        elif "_" in token and not index.has(token):
+            yield f"there is no {token}"
 
 
 def check_layers_agree(index, layers):

@@ -188,7 +188,9 @@ class Rules(unittest.TestCase):
                  ("`heap/fmt.c`", "there is no file heap/fmt.c"),
                  ("`vanished_*.c`", "there is no file vanished_*.c"),
                  ("`heap/bin.c`: `slab_take`, `fmt_text`", "there is no fmt_text in src/heap/bin.c"),
-                 ("```\n heap/slab.c  fmt_text\n```", "there is no fmt_text in src/heap/slab.c"),
+                 ("```\n heap/slab.c  fmt_text\n```", "fmt_text is not defined in src/heap/slab.c"),
+                 ("```\n heap/bin.c  slab_take   calls it\n```", "slab_take is not defined in"),
+                 ("```\n api/life.c  begin   no underscore\n```", "begin is not defined in"),
                  ("```\n drawn.c\n```", "there is no file drawn.c"),
                  ("```\n drawn_function\n```", "there is no drawn_function"))
         for path in ("CONTRIBUTING.md", "docs/design.md", "src/README.md", "cli/README.md"):
