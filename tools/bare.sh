@@ -55,7 +55,8 @@ run_commands() {
     local word status=0
     # The root is a mount of its own, or no process in it could make a namespace of mounts.
     mount --bind "$system" "$system" && mount -t proc proc "$system/proc" &&
-        mount --rbind /sys "$system/sys" && mount --rbind /dev "$system/dev" || fail "what a system needs cannot be mounted"
+        mount --rbind /sys "$system/sys" && mount --rbind /dev "$system/dev" ||
+        fail "what a system needs cannot be mounted"
     for word in demo test; do
         echo "bare: make $word"
         if ! inside make $word >"$folder/$word.log" 2>&1; then
@@ -82,5 +83,10 @@ system=$folder/system
 [ ! -e "$system" ] || fail "$system is there already: remove it, or name another folder"
 echo "bare: $SUITE in $system"
 make_system
-unshare --mount --propagation private --pid --fork --kill-child "$0" --inside "$folder" || exit 1
+setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child \
+    "$0" --inside "$folder" &
+child=$!
+trap 'kill -KILL $child 2>/dev/null' EXIT # unshare keeps all milder signals from itself
+trap 'exit 1' HUP INT TERM
+wait $child || exit 1
 rm -rf --one-file-system "$system"

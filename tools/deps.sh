@@ -53,6 +53,7 @@ TABLE="
       test   openssl               openssl                                     optional
       test   tcl                   tclsh                                       optional
       test   zstd                  zstd                                        optional
+      test   ruby-stackprof        /usr/lib/*/rubygems-integration/*/gems/stackprof-*/vendor/FlameGraph/flamegraph.pl optional
       bench  python3               python3                                     required
       bench  valgrind              valgrind                                    optional
       bench  sqlite3               sqlite3                                     optional

@@ -82,7 +82,7 @@ static void find_tree(char tree[PATH_MAX]) {
         folder[0] = '\0';
     }
     strcpy(tree, folder);
-    for (char *end; (end = strrchr(folder, '/')) != NULL && end != folder; *end = '\0') {
+    for (char *end; (end = strrchr(folder, '/')) != NULL && folder[1] != '\0'; *end = '\0') {
         for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
             snprintf(mark, sizeof mark, "%s/%s", folder, marks[i]);
             if (access(mark, F_OK) == 0) {

@@ -26,12 +26,12 @@ static void put_file(const char *name) {
 }
 
 /* A tree with a folder to be in, and things beside it. */
-static void make_files(void) {
+static void make_files_in(const char *name) {
     static const char *const folders[] = {"tree", "tree/.git", "tree/sub", "tree/.ssh", "other"};
     static const char *const files[] = {"tree/a.c",     "tree/sub/b.rs", "tree/notes",
                                         "tree/key.pem", "tree/.env.c",   "tree/.ssh/key.c",
                                         "other/x.c"};
-    strcpy(folder, "/tmp/tally-source-XXXXXX");
+    strcpy(folder, name);
     check(mkdtemp(folder) != NULL);
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         check_eq(mkdir(inside(folders[i]), 0700), 0);
@@ -41,6 +41,10 @@ static void make_files(void) {
     }
     check_eq(symlink("../other/x.c", inside("tree/link.c")), 0);
     check_eq(chdir(inside("tree/sub")), 0);
+}
+
+static void make_files(void) {
+    make_files_in("/tmp/tally-source-XXXXXX");
 }
 
 static void remove_files(void) {
@@ -94,5 +98,18 @@ TEST(without_version_control_the_tree_is_the_current_folder) {
     check_eq(rmdir(inside("tree/.git")), 0);
     check_eq(try_to_read("b.rs"), 'y');
     check_eq(try_to_read("../a.c"), 'r');
+    remove_files();
+}
+
+TEST(the_tree_may_lie_below_the_root) {
+    if (geteuid() != 0) {
+        skip("only root can make a folder there");
+    }
+    make_files_in("/tally-source-XXXXXX");
+    check_eq(rmdir(inside("tree/.git")), 0);
+    check_eq(mkdir(inside(".git"), 0700), 0);
+    check_eq(try_to_read("../a.c"), 'y');
+    check_eq(try_to_read(inside("other/x.c")), 'y');
+    check_eq(try_to_read("/etc/passwd"), 'r');
     remove_files();
 }
