@@ -2,12 +2,12 @@
  *
  * ignore.c - objects that are no leaks, by address, and a list of regions that are roots.
  *
- * A large object, and a small one that is tracked, carries the mark itself and loses it when it is freed.  Of
- * other small objects the address is kept: when such an object is freed and its memory becomes another,
- * that one is ignored in its place until somebody says otherwise.  Where leaks are looked for, every
- * object is tracked.
+ * A large object, and a small one that is tracked, carries the mark itself and loses it when it is freed.  For
+ * other small objects the address is kept: when such an object is freed and another gets its memory, that
+ * one is ignored in its place until the program says otherwise.  Where leaks are looked for, every object is
+ * tracked.
  *
- * Threads     One lock, a leaf; who holds it is inside, so it is never held while threads are stopped.
+ * Threads     One lock, a leaf; its holder is inside, so it is never held while threads are stopped.
  */
 #include "leak/ignore.h"
 
@@ -70,7 +70,7 @@ static struct item *find(const struct list *list, struct item item) {
     return NULL;
 }
 
-/* A fork may have cost a part of a change; what is counted is whole. */
+/* A fork may have cut a change short; the entries that are counted are whole. */
 static void enter(void) {
     thread_mark_inside(true);
     (void)lock_acquire(&g.lock);

@@ -2,7 +2,7 @@
  *
  * ignore.h - what the program has said about leaks: objects that are none, and regions that are roots.
  *
- * The functions that change it are in leak.h.  These read it, in a copy of the process or while all others are
+ * The functions that change it are in leak.h.  These read it, in a copy of the process or while all other threads are
  * stopped, and take no lock.
  */
 #pragma once

@@ -44,7 +44,7 @@ struct leaf {
     uint8_t *states[LEAF_CHUNKS];
 };
 
-/* Which objects a pointer that was found makes what. */
+/* What a pointer makes of the object that it leads to. */
 enum round { ROUND_ROOTS, ROUND_IGNORED, ROUND_POSSIBLE, ROUND_DEFINITE };
 
 /* In memory that is no root: it has addresses of objects. */
@@ -77,7 +77,7 @@ static uint8_t *state_at(uintptr_t base) {
     return states != NULL ? &states[base % CHUNK_BYTES >> LG_STATE] : NULL;
 }
 
-/* Every slab and large object has a state, or nothing is known about it. */
+/* Every slab and large object has states, or nothing is known about it. */
 static bool find_in_slab(const struct span *slab, uintptr_t address, struct object *object) {
     const struct size_class *sc = slab_class(slab);
     uint32_t index = size_class_index(sc, (uint32_t)(address - slab->base));

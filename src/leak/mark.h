@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * mark.h - which live objects can be come by, from which the rest follows.
+ * mark.h - which live objects can be reached; the others are lost.
  *
- * Threads     In a copy of the process, or while all others are stopped: nothing here takes a lock, and the heap
+ * Threads     In a copy of the process, or while all other threads are stopped: nothing here takes a lock, and the heap
  *             must not change meanwhile.
  */
 #pragma once
@@ -52,6 +52,6 @@ struct mark_live {
 };
 void mark_walk(void (*visit)(const struct mark_live *live, void *context), void *context);
 
-/* The deadline has passed: what is known is not complete.  The second looks at the clock. */
+/* Has the deadline passed?  Then the result is not complete.  The second looks at the clock. */
 bool mark_is_late(void);
 bool mark_is_over(void);

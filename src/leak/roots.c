@@ -18,9 +18,9 @@
  *                                                              ^ pointer
  *
  * At the pointer is the pointer itself, twice, and behind it, side by side, address and length of the block.
- * A block that has both and belongs to no thread that there is, is dead, but for what a thread that has ended
- * leaves to the one that joins it, in struct pthread: its number is 0 there until then.  Where libc is another one, no
- * block is found: then all of a stack's mapping is a root, which may hide leaks and never invents any.
+ * A block that has both and belongs to no existing thread is dead.  A thread that has ended and is not joined
+ * yet, whose number there is 0, still has its result in struct pthread, which counts.  With another libc no block is
+ * found: then all of a stack's mapping is a root, which may hide leaks and never invents any.
  */
 #include "leak/roots.h"
 
@@ -68,7 +68,7 @@ static struct roots {
     struct roots_wish wish;
     struct range *apart; /* no roots; in the order of addresses once they are sorted */
     size_t apart_count;
-    struct range *stacks; /* blocks of threads that there are, from what is in use on */
+    struct range *stacks; /* blocks of existing threads, from what is in use on */
     size_t stack_count;
     struct user *users;
     size_t user_count;
@@ -273,7 +273,7 @@ static bool holds_number(uintptr_t pointer, uintptr_t end, uint32_t number) {
     return false;
 }
 
-/* Whose it is; one who did not stop is known by its number only. */
+/* Whose it is; a thread that did not stop is known by its number only. */
 static const struct user *find_user(uintptr_t pointer, uintptr_t end) {
     for (size_t i = 0; i < g->user_count; i++) {
         const struct user *user = &g->users[i];
@@ -286,8 +286,8 @@ static const struct user *find_user(uintptr_t pointer, uintptr_t end) {
     return NULL;
 }
 
-/* Has the thread ended, and nobody has joined it yet?  One that is detached has the pointer once more, as the one
- * that joins it. */
+/* Has the thread ended without being joined yet?  A detached one has the pointer once more, in the place of the
+ * thread that joins it. */
 static bool waits_to_be_joined(uintptr_t pointer, uintptr_t end) {
     const uintptr_t *words = (const uintptr_t *)pointer;
     size_t count = min_size(PTHREAD_BYTES, end - pointer) / sizeof(words[0]);
@@ -338,7 +338,7 @@ static void find_blocks_in(uintptr_t start, uintptr_t end, void *context) {
             bool leaves_something = user == NULL && waits_to_be_joined(at, block.end);
             g->is_in_motion |= user != NULL && user->pointer == 0 && is_inside(at);
             judge_block((struct range){block.start, leaves_something ? at : block.end}, user);
-            mark_object(os_thread_vector(at)); /* libc keeps it, also of those that are gone */
+            mark_object(os_thread_vector(at)); /* libc keeps it, also for threads that are gone */
         }
     }
 }
@@ -441,7 +441,7 @@ static void name_regions(const struct mapping *mapping) {
     }
 }
 
-/* The one thing that we hold for the program where its own words do not. */
+/* The one pointer of the program that only the library keeps. */
 static void name_hooks(void) {
     for (unsigned i = 0; i < arena_limit(); i++) {
         if (arena_get(i) != NULL) {

@@ -14,10 +14,10 @@
  * needed, so it works in containers as elsewhere.
  *
  * One signal is under way to a thread at a time, and its ticket tells to which stop it belongs: a handler that
- * comes too late finds another ticket and does nothing.  A thread that keeps the signal away is not sent
+ * comes too late finds another ticket and does nothing.  A thread that blocks the signal is not sent
  * one: it would get it much later, perhaps in another program after exec.
  *
- * The handler stays installed, because a late signal would else end the process.  The signal is the highest
+ * The handler stays installed, because a late signal would otherwise end the process.  The signal is the highest
  * real-time signal that the program has not taken.
  *
  * Invariant   A held thread has no lock of the library: it was not inside (heap/thread.h).
@@ -39,7 +39,7 @@ enum {
     MOST_THREADS = 1 << 16,
     LG_MOST = 16,
     STATE_BITS = 8,
-    LOOKS = 8, /* at a thread that sleeps and keeps the signal away */
+    LOOKS = 8, /* at a thread that sleeps and blocks the signal */
     LOOK_NS = 1000000,
     ANSWER_NS = 200000000, /* to a signal */
     AGAIN_NS = 20000,      /* before a thread that was inside is asked again */
@@ -106,8 +106,8 @@ static bool is_free(const struct sigaction *action) {
     return !(action->sa_flags & SA_SIGINFO) && action->sa_handler == SIG_DFL;
 }
 
-/* No handler of the program's runs in a held thread: all signals wait.  A thread whose stack is
- * none, such as Go's, has an alternate one. */
+/* No handler of the program's runs in a held thread: all signals wait.  A thread whose stack is too
+ * small for that, such as Go's, has an alternate one. */
 static bool install(int number) {
     struct sigaction action = {.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     action.sa_sigaction = on_signal;
@@ -172,8 +172,8 @@ static bool meet(uint32_t number, void *context) {
 
 /* ---------------------------------------------------------------- asking */
 
-/* Is it there, and does it take the signal?  One that is being made or ends keeps all away for a moment, but does not
- * sleep meanwhile; and one that is new may wait for long to run at all. */
+/* Does it exist, and does it take the signal?  A thread that begins or ends blocks all signals for a moment, but does
+ * not sleep meanwhile; and a new one may wait for long before it runs at all. */
 static void look_at(struct stop_thread *thread) {
     struct os_thread_look look = os_look_at_thread(thread->thread, g.signal);
     if (look.is_gone) {
@@ -193,7 +193,7 @@ static void look_at(struct stop_thread *thread) {
     }
 }
 
-/* The signal cannot be sent to one that has ended, or while the queue of signals is full. */
+/* The signal cannot be sent to a thread that has ended, or while the queue of signals is full. */
 static void ask(struct stop_thread *thread) {
     thread->asked_ns = os_now_ns();
     set_state(thread, STOP_ASKED); /* before the answer */
@@ -204,7 +204,7 @@ static void ask(struct stop_thread *thread) {
     }
 }
 
-/* It was asked a while ago.  One that wants to run will answer when it does, unless it is too late. */
+/* It was asked a while ago.  A thread that is ready to run will answer when it does, unless it is too late. */
 static void wait_no_longer(struct stop_thread *thread, bool gives_up) {
     struct os_thread_look look = os_look_at_thread(thread->thread, g.signal);
     bool is_gone = look.is_gone;
@@ -235,7 +235,7 @@ static bool look_at_new(void) {
     return again;
 }
 
-/* Asks who is to be asked.  True when one was busy. */
+/* Asks the threads that have not answered.  True when one was busy. */
 static bool ask_all(void) {
     bool again = false;
     uint64_t now = os_now_ns();
@@ -252,7 +252,7 @@ static bool ask_all(void) {
     return again;
 }
 
-/* It is too late to ask anybody.  Who has not answered by now may be anywhere, also in the allocator. */
+/* It is too late to ask.  A thread that has not answered by now may be anywhere, also in the allocator. */
 static void give_up(void) {
     for (unsigned i = 0; i < g.count; i++) {
         struct stop_thread *thread = &g.threads[i];

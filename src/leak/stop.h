@@ -17,13 +17,13 @@ enum stop_state {
     STOP_BUSY,       /* it was in the allocator: ask again */
     STOP_ANSWERING,  /* it tells where it is */
     STOP_HELD,       /* it waits in our handler */
-    STOP_UNANSWERED, /* it keeps signals away, or sleeps where none reach it: it goes on */
+    STOP_UNANSWERED, /* it blocks signals, or sleeps where none reach it: it goes on */
     STOP_GONE,
     STOP_OWN, /* one of the library's (base/own.h), kept from working */
 };
 
 struct stop_thread {
-    /* Ticket | enum stop_state, in 8 bits: one who comes late changes neither. */
+    /* Ticket | enum stop_state, in 8 bits: a late handler changes neither. */
     _Atomic uint64_t word;
     uint32_t thread;
     uint32_t tries;

@@ -2,7 +2,7 @@
  *
  * work.h - memory for the time of one check: mappings, and stacks of words.
  *
- * All of it is known by its addresses, since none of it may count as root, and goes at once.
+ * Its addresses are known, since none of it may count as a root, and all of it is given back at once.
  *
  * Threads     One check at a time.
  */
@@ -20,8 +20,8 @@ void work_release(void);
 
 void work_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
-/* Words, the last put in first; all zeros at first.  Without memory what is pushed is lost, and
- * work_has_failed. */
+/* A stack of words; all zeros is an empty one.  Without memory what is pushed is lost, and work_has_failed is
+ * true. */
 struct work_block;
 struct work_stack {
     struct work_block *top;
