@@ -30,12 +30,13 @@
 #include <stdatomic.h>
 
 #include "api/life.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/own.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 
 /* The stack suffices for writing a profile, beside some of the program's thread-local data. */
 enum { STACK_BYTES = 256 << 10, RETRY_MS = 60000, LONG_WAIT_MS = 1000, HEAP_BYTES = 16 << 20 };
@@ -100,9 +101,7 @@ static void sleep_until_rung(uint32_t seen, uint64_t most_ms) {
 
 static void *run(void *unused) {
     (void)unused;
-    /* Libc frees a few things of ours when we end; that must not make us a user of the heap. */
-    tls.registered = 1;
-    tls.dead = 1;
+    thread_enroll();
     pthread_setname_np(pthread_self(), "tally");
     own_enroll();
     dirty_has_background = true;

@@ -15,6 +15,7 @@
 #include "api/life.h"
 #include "base/log.h"
 #include "control/control.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 
 #if TALLY_OVERRIDE

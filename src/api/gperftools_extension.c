@@ -25,10 +25,10 @@
 
 #include "api/life.h"
 #include "base/bits.h"
-#include "base/count.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
+#include "heap/counts.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 /* A library that leaves libc's names alone leaves these alone, too. */
@@ -122,14 +122,14 @@ static size_t get_heap_limit(void) {
 }
 
 static ssize_t decay_ms(void) {
-    return arena_decay_ms(0, ARENA_DIRTY);
+    return arena_decay_ms(0, CHUNK_DIRTY);
 }
 
 static void set_decay_ms(ssize_t ms) {
     for (unsigned a = 0; a < arena_limit(); a++) {
-        (void)arena_set_decay_ms(a, ARENA_DIRTY, ms);
+        (void)arena_set_decay_ms(a, CHUNK_DIRTY, ms);
     }
-    (void)arena_set_default_decay_ms(ARENA_DIRTY, ms);
+    (void)arena_set_default_decay_ms(CHUNK_DIRTY, ms);
 }
 
 static size_t get_decommit(void) {
@@ -236,11 +236,8 @@ static void add_blocks(struct blocks *blocks, size_t size, size_t count) {
 
 static void add_large(struct blocks *blocks) {
     for (unsigned a = 0; a < arena_limit(); a++) {
-        const struct arena *arena = arena_get(a);
-        for (unsigned i = 0; arena != NULL && i < LEXTENT_CLASSES; i++) {
-            uint64_t ndalloc = count_read(&arena->sums.lextents[i].ndalloc);
-            uint64_t nmalloc = count_read(&arena->sums.lextents[i].nmalloc);
-            add_blocks(blocks, counts_lextent_size(i), nmalloc - min_size(ndalloc, nmalloc));
+        for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
+            add_blocks(blocks, counts_lextent_size(i), arena_count_large(a, i));
         }
     }
 }

@@ -10,6 +10,7 @@
 #include "api/gperftools_extension.h"
 #include "api/life.h"
 #include "base/fmt.h"
+#include "heap/counts.h"
 
 /* A library that leaves libc's names alone leaves these alone, too. */
 #if TALLY_OVERRIDE

@@ -4,7 +4,7 @@
  *
  * Without flags a call is one of the malloc family under another name and jumps there, so it takes the
  * same fast path.  With flags it is taken apart into a request: an alignment, zeros or not, and a
- * place (heap/place.h).
+ * place (heap/heap.h).
  *
  * What is allocated with zeros is zero up to its usable size, and growing with zeros clears all that
  * is beyond the old usable size, so that a program which always asks for zeros always has them.

@@ -16,7 +16,7 @@
 #pragma once
 
 #include "base/attention.h"
-#include "heap/heap.h"
+#include "heap/fast.h"
 
 /* The rare parts: start or fork, what was left to do, a thread that is new here. */
 void life_wake(void);

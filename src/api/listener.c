@@ -23,8 +23,7 @@
 
 static void *run(void *unused) {
     (void)unused;
-    tls.registered = 1; /* as in background.c */
-    tls.dead = 1;
+    thread_enroll();
     pthread_setname_np(pthread_self(), "tally-control");
     own_enroll();
     socket_serve();

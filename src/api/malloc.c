@@ -10,7 +10,7 @@
  *
  * Errors      errno is set here and nowhere below.
  * Threads     The fast path writes the caller's own heap only.
- * Read next   heap/thread.h for the records, heap/heap.c for the slow half, tools/fast_path.py for
+ * Read next   heap/fast.h for the records, heap/heap.c for the slow half, tools/fast_path.py for
  *             the count.
  */
 #include <errno.h>
@@ -22,10 +22,11 @@
 #include "api/life.h"
 #include "api/names.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "guard/guard.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 /* The two hot functions start at a cache line, so that their speed does not depend on what happens to

@@ -8,10 +8,11 @@
 #include "api/life.h"
 #include "api/listener.h"
 #include "base/bits.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 EXPORT size_t tally_purge(void) {

@@ -21,6 +21,7 @@
 
 #include "base/lock.h"
 #include "control/snapshot.h"
+#include "heap/counts.h"
 
 enum { DEPTH = 7, MEMBER_SHIFT = 16 };
 

@@ -175,7 +175,7 @@ static bool is_decay_ms(ssize_t ms) {
     return ms >= -1 && ms <= MOST_DECAY_MS;
 }
 
-static int decay_ms(struct ctl_call *call, enum arena_decay which) {
+static int decay_ms(struct ctl_call *call, enum chunk_queue which) {
     size_t arena = call->word[0];
     if (!is_one(arena)) {
         return EFAULT;
@@ -189,11 +189,11 @@ static int decay_ms(struct ctl_call *call, enum arena_decay which) {
 }
 
 int arena_dirty_decay_ms(struct ctl_call *call) {
-    return decay_ms(call, ARENA_DIRTY);
+    return decay_ms(call, CHUNK_DIRTY);
 }
 
 int arena_muzzy_decay_ms(struct ctl_call *call) {
-    return decay_ms(call, ARENA_MUZZY);
+    return decay_ms(call, CHUNK_MUZZY);
 }
 
 /* `alloc` is the one hook that must be there. */
@@ -250,7 +250,7 @@ int arenas_narenas(struct ctl_call *call) {
     return 0;
 }
 
-static int decay_of_new(struct ctl_call *call, enum arena_decay which) {
+static int decay_of_new(struct ctl_call *call, enum chunk_queue which) {
     if (!call->writes) {
         call->value.ssize = arena_default_decay_ms(which);
         return 0;
@@ -260,11 +260,11 @@ static int decay_of_new(struct ctl_call *call, enum arena_decay which) {
 }
 
 int arenas_dirty_decay_ms(struct ctl_call *call) {
-    return decay_of_new(call, ARENA_DIRTY);
+    return decay_of_new(call, CHUNK_DIRTY);
 }
 
 int arenas_muzzy_decay_ms(struct ctl_call *call) {
-    return decay_of_new(call, ARENA_MUZZY);
+    return decay_of_new(call, CHUNK_MUZZY);
 }
 
 /* What was kept for the last arena of this index is forgotten. */

@@ -7,9 +7,10 @@
  */
 #include <string.h>
 
-#include "opt/opt.h"
 #include "control/ctl.h"
 #include "control/snapshot.h"
+#include "heap/counts.h"
+#include "opt/opt.h"
 
 enum {
     TYPE_size_t = VALUE_SIZE,

@@ -16,6 +16,7 @@
 #include "control/ctl.h"
 #include "control/events.h"
 #include "out/out_file.h"
+#include "heap/counts.h"
 #include "prof/prof.h"
 
 enum { MOST_LG_SAMPLE = 63 };

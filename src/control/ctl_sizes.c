@@ -2,9 +2,10 @@
  *
  * ctl_sizes.c - the parts of arenas.* that never change: sizes, and how many there are.
  */
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
+#include "heap/counts.h"
+#include "opt/opt.h"
 
 static int give_size(struct ctl_call *call, size_t value) {
     call->value.size = value;

@@ -8,6 +8,7 @@
 
 #include "control/ctl.h"
 #include "control/snapshot.h"
+#include "heap/counts.h"
 
 /* The figure at the member's place in the struct at `base`; ENOENT without a struct. */
 static int give_figure(struct ctl_call *call, const void *base) {

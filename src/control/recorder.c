@@ -39,7 +39,7 @@
 #include "base/os_socket.h"
 #include "control/pressure.h"
 #include "cpu/cpu.h"
-#include "heap/heap.h"
+#include "heap/counts.h"
 #include "opt/opt.h"
 #include "out/frames_writer.h"
 #include "prof/prof.h"

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "heap/counts.h"
 
 /* Where counting happens. */
 struct staging {

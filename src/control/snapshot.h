@@ -8,7 +8,7 @@
 #pragma once
 
 #include "control/control.h"
-#include "heap/heap.h"
+#include "heap/counts.h"
 
 /* Indices that stand for several arenas. */
 enum { SNAPSHOT_ALL = 4096, SNAPSHOT_DESTROYED = 4097 };

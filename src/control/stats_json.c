@@ -9,6 +9,7 @@
 
 #include "base/fmt.h"
 #include "control/stats.h"
+#include "heap/counts.h"
 
 /* ---------------------------------------------------------------- rows */
 

@@ -33,6 +33,7 @@
 #include "contract/stats_page.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "opt/opt.h"
 #include "prof/prof.h"

@@ -8,6 +8,7 @@
  */
 #include "control/pressure.h"
 #include "control/stats.h"
+#include "heap/counts.h"
 
 static void line(struct out *out, const char *name, size_t bytes, const char *remark) {
     out_text(out, "  %-22s %14zu bytes   %s\n", name, bytes, remark);

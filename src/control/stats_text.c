@@ -13,6 +13,7 @@
 #include "base/fmt.h"
 #include "base/os.h"
 #include "control/stats.h"
+#include "heap/counts.h"
 
 /* ---------------------------------------------------------------- tables */
 

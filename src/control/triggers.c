@@ -23,17 +23,17 @@
 
 #include <errno.h>
 
-#include "base/log.h"
 #include "base/attention.h"
 #include "base/fmt.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/events.h"
 #include "control/numbered.h"
 #include "control/pressure.h"
 #include "control/recorder.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 enum { MEMORY_LOOK_MS = 250, PEAK_STEP = 2 << 20, REASON_BYTES = 100 };

@@ -382,9 +382,9 @@ static bool find_leaks(struct leaks *leaks, uint64_t pause_ms, bool is_quick) {
     struct leak_wish wish = {
         .step = opt.leak_step, .max_pause_ns = pause_ms * 1000000, .is_quick = is_quick};
     own_end(); /* else another check would wait for this thread, and this one for that */
-    thread_mark_inside(false);
+    thread_set_inside(false);
     bool is_done = leaks_find_by(leaks, &wish, false);
-    thread_mark_inside(true);
+    thread_set_inside(true);
     own_begin();
     return is_done;
 }
@@ -393,9 +393,9 @@ static unsigned write_leaks(struct call *call, const struct leaks *leaks) {
     struct output output = begin_output(call, DUMP_MS);
     struct out_sink sink = {write_output, &output, opt.hide_addresses != 0};
     own_end();
-    thread_mark_inside(false);
+    thread_set_inside(false);
     int error = leaks_write(leaks, sink);
-    thread_mark_inside(true);
+    thread_set_inside(true);
     own_begin();
     wire_add_number(call->reply, "pause_ns", leaks->result->pause_ns);
     return end_output(call, &output, error);
@@ -458,9 +458,9 @@ static unsigned run(struct call *call, size_t number) {
         return fail(call, WIRE_DENIED, "output goes to a file or a pipe that is open for writing");
     }
     own_begin();
-    thread_mark_inside(true);
+    thread_set_inside(true);
     unsigned code = verbs[number].answer(call);
-    thread_mark_inside(false);
+    thread_set_inside(false);
     own_end();
     return code;
 }

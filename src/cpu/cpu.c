@@ -290,8 +290,7 @@ static bool go_on(void) {
 
 static void *run_writer(void *unused) {
     (void)unused;
-    tls.registered = 1; /* as in background.c */
-    tls.dead = 1;
+    thread_enroll();
     pthread_setname_np(pthread_self(), "tally-cpu");
     own_enroll();
     do {

@@ -4,7 +4,9 @@
  */
 #pragma once
 
-#include "heap/heap.h"
+#include "base/common.h"
+
+struct heap_object;
 
 /* Says in one sentence what is wrong with an address passed to `function`, and ends the process.
  * Uses no lock and no memory. */

@@ -10,8 +10,9 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "opt/opt.h"
 #include "guard/guard.h"
+#include "heap/heap.h"
+#include "opt/opt.h"
 
 void guard_refuse(const char *function, const void *address, const struct heap_object *object) {
     switch (object->verdict) {

@@ -20,25 +20,25 @@
 #include <string.h>
 
 #include "base/fmt.h"
-#include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"
 #include "heap/emergency.h"
+#include "heap/hooked.h"
+#include "heap/hooks.h"
 #include "heap/large.h"
-#include "heap/meta.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
 #include "heap/thread.h"
 #include "heap/track.h"
+#include "opt/opt.h"
 
 static struct {
     struct lock lock;
     unsigned count;         /* automatic arenas; constant after the start */
     _Atomic unsigned limit; /* one more than the largest index ever used */
     _Atomic bool any_destroyed;
-    _Atomic int64_t default_decay_ms[ARENA_DECAYS];
+    _Atomic int64_t default_decay_ms[CHUNK_QUEUES];
     _Atomic(struct arena *) arenas[ARENA_INDICES];
 } g;
 
@@ -60,7 +60,7 @@ static void leave(void) {
 
 /* An arena's own state; its bins may hold slabs of a predecessor. */
 static void begin(struct arena *arena, unsigned index, const char *kind) {
-    for (unsigned d = 0; d < ARENA_DECAYS; d++) {
+    for (unsigned d = 0; d < CHUNK_QUEUES; d++) {
         arena->decay_ms[d] = g.default_decay_ms[d];
     }
     __atomic_store_n(&arena->sums.born_ms, os_now_ms(), __ATOMIC_RELAXED);
@@ -78,8 +78,8 @@ static void publish(struct arena *arena, unsigned index) {
 
 bool arena_init(void) {
     g.lock = (struct lock)LOCK_OF_RANK(RANK_ARENAS);
-    g.default_decay_ms[ARENA_DIRTY] = dirty_decay_ms[CHUNK_DIRTY] = opt.dirty_decay_ms;
-    g.default_decay_ms[ARENA_MUZZY] = dirty_decay_ms[CHUNK_MUZZY] = opt.muzzy_decay_ms;
+    g.default_decay_ms[CHUNK_DIRTY] = dirty_decay_ms[CHUNK_DIRTY] = opt.dirty_decay_ms;
+    g.default_decay_ms[CHUNK_MUZZY] = dirty_decay_ms[CHUNK_MUZZY] = opt.muzzy_decay_ms;
     unsigned wanted = (unsigned)(opt.narenas != 0 ? opt.narenas : os_facts.cpus);
     g.count = (unsigned)min_size(wanted, MOST_ARENAS);
     struct arena *arenas = meta_alloc(g.count * sizeof(struct arena), CACHE_LINE);
@@ -433,18 +433,18 @@ void arena_set_name(unsigned arena, const char *name) {
     }
 }
 
-ssize_t arena_decay_ms(unsigned arena, enum arena_decay which) {
+ssize_t arena_decay_ms(unsigned arena, enum chunk_queue which) {
     const struct arena *found = arena_get(arena);
     return found != NULL ? (ssize_t)found->decay_ms[which] : arena_default_decay_ms(which);
 }
 
-bool arena_set_decay_ms(unsigned arena, enum arena_decay which, ssize_t ms) {
+bool arena_set_decay_ms(unsigned arena, enum chunk_queue which, ssize_t ms) {
     if (ms < -1 || !arena_exists(arena)) {
         return false;
     }
     known(arena)->decay_ms[which] = ms;
     if (arena == 0) {
-        dirty_decay_ms[which == ARENA_DIRTY ? CHUNK_DIRTY : CHUNK_MUZZY] = ms;
+        dirty_decay_ms[which] = ms;
     }
     if (ms != -1) {
         arena_purge(arena);
@@ -452,11 +452,11 @@ bool arena_set_decay_ms(unsigned arena, enum arena_decay which, ssize_t ms) {
     return true;
 }
 
-ssize_t arena_default_decay_ms(enum arena_decay which) {
+ssize_t arena_default_decay_ms(enum chunk_queue which) {
     return (ssize_t)g.default_decay_ms[which];
 }
 
-bool arena_set_default_decay_ms(enum arena_decay which, ssize_t ms) {
+bool arena_set_default_decay_ms(enum chunk_queue which, ssize_t ms) {
     if (ms < -1) {
         return false;
     }
@@ -517,6 +517,17 @@ int arena_of(const void *address) {
 size_t *arena_pactive(unsigned arena) {
     struct arena *found = arena_get(arena);
     return found != NULL ? &found->sums.pactive : NULL;
+}
+
+/* What was freed is read first, so that the difference is not negative. */
+uint64_t arena_count_large(unsigned arena, unsigned lextent) {
+    const struct arena *found = arena_get(arena);
+    if (found == NULL) {
+        return 0;
+    }
+    uint64_t ndalloc = count_read(&found->sums.lextents[lextent].ndalloc);
+    uint64_t nmalloc = count_read(&found->sums.lextents[lextent].nmalloc);
+    return nmalloc - min_size(ndalloc, nmalloc);
 }
 
 /* ---------------------------------------------------------------- verifying */

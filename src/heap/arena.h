@@ -16,18 +16,13 @@
  */
 #pragma once
 
-#include <sys/types.h>
-
 #include "base/log.h"
 #include "heap/bin.h"
 #include "heap/counts.h"
-#include "heap/hooked.h"
 
-enum { ARENA_INDICES = 4095, ARENA_NAME_BYTES = 32 };
+struct hooked;
+
 enum { MOST_ARENAS = 256 }; /* automatic ones */
-
-/* Milliseconds as in the options dirty_decay_ms and muzzy_decay_ms. */
-enum arena_decay { ARENA_DIRTY, ARENA_MUZZY, ARENA_DECAYS };
 
 enum arena_state {
     ARENA_GONE, /* destroyed; its bins stay, since caches may hold objects of theirs */
@@ -55,25 +50,13 @@ struct arena {
     _Atomic bool uses_hooks;         /* new memory comes from hooked */
     _Atomic uint32_t threads;        /* bound to it */
     _Atomic(struct hooked *) hooked; /* NULL: never had hooks */
-    _Atomic int64_t decay_ms[ARENA_DECAYS];
+    _Atomic int64_t decay_ms[CHUNK_QUEUES];
     struct arena_sums sums;
     char name[ARENA_NAME_BYTES];
 };
 
 /* False when the kernel refuses the memory. */
 bool arena_init(void);
-
-/* Automatic arenas, those that threads are spread over: 0 .. arena_count() - 1. */
-unsigned arena_count(void);
-
-/* One more than the largest index that was ever in use. */
-unsigned arena_limit(void);
-
-/* Is there an arena of this index now? */
-bool arena_exists(unsigned arena);
-
-/* Was it made by arena_create? */
-bool arena_is_manual(unsigned arena);
 
 /* The arena a thread that runs on this CPU should use. */
 unsigned arena_choose(void);
@@ -128,53 +111,10 @@ unsigned arena_thread_count(unsigned arena);
 /* In the child of a fork: no thread uses any. */
 void arena_forked(void);
 
-/* ---------------------------------------------------------------- arenas made by the program */
-
-/* The index of a new arena that gets its memory from `hooks`, or from the kernel as all others where
- * that is NULL; -1 without memory or when all indices are taken. */
-int arena_create(struct extent_hooks *hooks);
-
-/* Frees every object of a manual arena; false for any other.  Nobody may use them afterwards. */
-bool arena_reset(unsigned arena);
-
-/* The same, and its index may be used again.  False for one that is not manual or that threads use. */
-bool arena_destroy(unsigned arena);
-
-/* Was any arena ever destroyed? */
-bool arena_any_destroyed(void);
-
-/* The hooks in use; the default ones may be called by others as well.  Setting them concerns memory
- * that is had from now on.  False without memory. */
-struct extent_hooks *arena_hooks(unsigned arena);
-bool arena_set_hooks(unsigned arena, struct extent_hooks *hooks);
-
-/* "auto_0", "manual_7" or what was set, in at most ARENA_NAME_BYTES - 1 characters. */
-void arena_get_name(unsigned arena, char name[ARENA_NAME_BYTES]);
-void arena_set_name(unsigned arena, const char *name);
-
-/* Setting purges at once, except for -1; false for less than that.  Each arena remembers its times;
- * for the pages that arenas share, those of arena 0 are in effect. */
-ssize_t arena_decay_ms(unsigned arena, enum arena_decay which);
-bool arena_set_decay_ms(unsigned arena, enum arena_decay which, ssize_t ms);
-
-/* The times that arenas made from now on begin with. */
-ssize_t arena_default_decay_ms(enum arena_decay which);
-bool arena_set_default_decay_ms(enum arena_decay which, ssize_t ms);
-
-/* Gives back its free pages, those that are due or all; those of the shared page heap likewise. */
-void arena_decay(unsigned arena);
-void arena_purge(unsigned arena);
-
-/* The same for the memory from hooks of all arenas: milliseconds until there is more to do, and bytes
- * that went.  Call with no lock held. */
+/* Gives back free memory from hooks of all arenas, what is due or all of it: milliseconds until there is
+ * more to do, and bytes that went.  Call with no lock held. */
 uint64_t arena_settle_hooked(void);
 size_t arena_purge_hooked(void);
-
-/* The arena of the object, slab or free page at an address; -1 when it is not of this heap. */
-int arena_of(const void *address);
-
-/* Live address of the number of pages in use. */
-size_t *arena_pactive(unsigned arena);
 
 /* Checks every arena with its bins and what they count. */
 void arena_verify(void);

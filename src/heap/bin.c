@@ -23,9 +23,7 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/hooked.h"
-#include "heap/meta.h"
 #include "heap/slab.h"
-#include "heap/track.h"
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };
 

@@ -41,35 +41,6 @@ struct tracked_bins {
     void *spare_ids[CLASS_COUNT];
 };
 
-/* What is out of the ordinary with the heap, as one word: caches ask for it once per slow call. */
-enum bin_unusual {
-    /* The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
-     * caches few objects, since each may be the last of its slab. */
-    BIN_SHRINKING = 1,
-    BIN_SAMPLING = 2, /* some allocations are to be tracked (track.h) */
-    BIN_WATCHED = 4,  /* the layers above know of the agents in the upper half */
-    BIN_IGNORING = 8, /* a thread is THREAD_IGNORED */
-};
-
-/*
- * The upper half belongs to others: the kernel counts there, in 16 bits each, who listens to the probes
- * `alloc` and `free` (prof/usdt.c).  So an agent that attaches to a process in which nothing is sampled
- * takes the same branch of the next slow call as everything unusual does, and costs nothing before.
- */
-enum { BIN_AGENTS_SHIFT = 32, BIN_ALLOC_AGENTS = 4, BIN_FREE_AGENTS = 6 /* offsets in bytes */ };
-extern struct bin_unusual_line {
-    _Atomic uint64_t word;
-    char rest[CACHE_LINE - sizeof(uint64_t)];
-} bin_unusual HIDDEN;
-
-static inline uint64_t bin_get_unusual(void) {
-    return atomic_load_explicit(&bin_unusual.word, memory_order_relaxed);
-}
-
-static inline bool bin_has_agents(void) {
-    return bin_get_unusual() >> BIN_AGENTS_SHIFT != 0;
-}
-
 /* Has one come, or have all left, since the layers above have looked? */
 static inline bool bin_agents_have_changed(void) {
     uint64_t word = bin_get_unusual();
@@ -123,18 +94,6 @@ bool bin_set_ignored(struct span *slab, unsigned size_class, const void *object,
 /* Takes their numbers from up to `most` objects of a slab that the program holds; how many there were. */
 unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
                         uint32_t *ids, unsigned most);
-
-/* How well the memory around an address is used; the layout of jemalloc's utilization query.  A large
- * object is one region that is not free.  All zeros for what is not of this heap, or free. */
-struct bin_use {
-    void *slabcur;    /* the slab that serves next, or NULL */
-    size_t nfree;     /* objects of the slab that are in it */
-    size_t nregs;     /* objects it has room for */
-    size_t size;      /* its bytes */
-    size_t bin_nfree; /* the same two, over all slabs of the bin */
-    size_t bin_nregs;
-};
-struct bin_use bin_query(const void *address);
 
 /* What the slab says about the object at `address`, under the bin's lock. */
 enum bin_object { BIN_OBJECT_OUT, BIN_OBJECT_FREE, BIN_OBJECT_UNCARVED };

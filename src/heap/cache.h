@@ -13,10 +13,6 @@ struct verify;
 /* An object of the class, with word 1 as it was (the caller clears it), or NULL without memory. */
 void *cache_alloc(struct thread *thread, unsigned size_class);
 
-/* The same where the taking magazine is known to be empty; NULL also when the allocation is to be
- * sampled (track.h). */
-void *cache_alloc_empty(struct thread *thread, size_t size_class);
-
 /* The same past the cache; `thread` may be NULL.  May call hooks of the thread's arena. */
 void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
 
@@ -40,9 +36,6 @@ void cache_make_way(struct thread *thread, unsigned busy_class);
 
 /* Keeps a free object that carries the secret. */
 void cache_free(struct thread *thread, unsigned size_class, void *object);
-
-/* The same where the giving magazine is known to be full. */
-void cache_free_full(struct thread *thread, size_t size_class, void *object);
 
 /* Gives everything in the magazines back and takes all room away. */
 void cache_flush(struct thread *thread);

@@ -24,11 +24,7 @@
 #include "heap/size_class.h"
 
 enum {
-    LG_UNIT = 14, /* also the granule of the class map */
-    UNIT_BYTES = 1 << LG_UNIT,
-    CHUNK_UNITS = 128,
-    LG_CHUNK = 21,
-    CHUNK_BYTES = 1 << LG_CHUNK,
+    CHUNK_UNITS = CHUNK_BYTES / UNIT_BYTES,
     UNIT_FREE = 255, /* in chunk.first */
     /* In span.arena: the memory came from the arena's extent hooks, and nothing of it is cached. */
     ARENA_HOOKED = 1 << 12,
@@ -38,9 +34,6 @@ enum {
     ARENA_APART = ARENA_HOOKED | ARENA_TRACKED, /* not both */
     ARENA_INDEX = ARENA_HOOKED - 1,             /* the rest of it */
 };
-
-/* In the number that an object carries for the layer above (track.h): it is no leak, whatever leads to it. */
-#define TRACK_IGNORED (UINT32_C(1) << 31)
 
 /* One bit per unit. */
 typedef unsigned __int128 unit_map;
@@ -84,8 +77,6 @@ struct span {
 };
 
 /* Chunks with free units that may still have memory behind them stand in queues; see dirty.c. */
-enum chunk_queue { CHUNK_DIRTY, CHUNK_MUZZY, CHUNK_QUEUES };
-
 struct chunk_links {
     struct chunk *older;
     struct chunk *newer;

@@ -7,7 +7,6 @@
 #include "heap/classmap.h"
 
 #include "base/os.h"
-#include "heap/meta.h"
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
 enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT) };

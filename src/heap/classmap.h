@@ -26,9 +26,8 @@
  */
 #pragma once
 
-#include <stdatomic.h>
-
 #include "heap/chunk.h"
+#include "heap/fast.h"
 
 enum {
     ADDRESS_BITS = 48, /* the heap lies below 2^48; x86-64 uses half of that */
@@ -36,9 +35,6 @@ enum {
     TABLE_LEAVES = 1 << 16,
     LEAF_CHUNKS = 512,
 };
-
-extern _Atomic(_Atomic uint8_t *) classmap HIDDEN;
-extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
 
 typedef _Atomic(struct chunk *) chunk_slot;
 extern _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES] HIDDEN;
@@ -76,29 +72,6 @@ void classmap_leave(const struct chunk *chunk);
 
 /* Writes the class byte of `count` granules from `address` on. */
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class);
-
-/*
- * The mask may change meanwhile, at the start of the process or when a limit comes, so it is read
- * once, and before the map: a mask of 0 is right for every map.  Compilers spend a register and an
- * instruction on an atomic load; on x86-64, where loads keep their order, it is the operand of the
- * `and`.
- */
-static inline uintptr_t classmap_index(uintptr_t address) {
-    uintptr_t index = address >> LG_UNIT;
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-    /* It clears the upper half. */
-    __asm__ volatile("andl %1, %k0" : "+r"(index) : "m"(classmap_mask) : "cc", "memory");
-    return index;
-#else
-    return index & atomic_load_explicit(&classmap_mask, memory_order_acquire);
-#endif
-}
-
-static inline uint8_t classmap_get(uintptr_t address) {
-    uintptr_t index = classmap_index(address);
-    _Atomic uint8_t *map = atomic_load_explicit(&classmap, memory_order_relaxed);
-    return atomic_load_explicit(&map[index], memory_order_relaxed);
-}
 
 static inline chunk_slot *classmap_leaf(uintptr_t address) {
     /* Acquire: the leaf is read next. */

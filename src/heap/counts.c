@@ -27,11 +27,12 @@
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
-#include "heap/depot.h"
 #include "heap/heap.h"
+#include "heap/hooked.h"
 #include "heap/large.h"
 #include "heap/meta.h"
 #include "heap/region.h"
+#include "heap/thread.h"
 
 static struct lock past_lock = LOCK_OF_RANK(RANK_COUNTS);
 static struct arena_counts destroyed; /* guarded by past_lock */
@@ -228,8 +229,8 @@ static void read_arena(unsigned arena, struct arena_counts *counts) {
     counts->nthreads = threads.threads;
     counts->uptime =
         (os_now_ms() - __atomic_load_n(&from->sums.born_ms, __ATOMIC_RELAXED)) * 1000000;
-    counts->dirty_decay_ms = arena_decay_ms(arena, ARENA_DIRTY);
-    counts->muzzy_decay_ms = arena_decay_ms(arena, ARENA_MUZZY);
+    counts->dirty_decay_ms = arena_decay_ms(arena, CHUNK_DIRTY);
+    counts->muzzy_decay_ms = arena_decay_ms(arena, CHUNK_MUZZY);
     counts->pactive = __atomic_load_n(&from->sums.pactive, __ATOMIC_RELAXED);
     read_small(arena, &threads, counts);
     read_large(from, counts);

@@ -1,17 +1,83 @@
 /* SPDX-License-Identifier: MIT
  *
- * counts.h - the figures of counters.def as structs, and how they are read.
+ * counts.h - how much there is of everything: sums, and the figures of counters.def as structs.
  *
  * Threads     Reading takes no lock for longer than a few microseconds and stops nobody: figures of one
  *             struct may be a few calls apart.  At rest they are exact and add up.
  */
 #pragma once
 
-#include <sys/types.h>
-
-#include "heap/size_class.h"
+#include "heap/heap.h"
 
 struct lock;
+
+/* ---------------------------------------------------------------- sums */
+
+/* Everything the heap can account for, in bytes unless it says otherwise. */
+struct heap_totals {
+    size_t live;         /* objects the program holds, at their usable size */
+    size_t live_objects; /* number */
+    size_t cached;       /* free objects in magazines and depots */
+    size_t slab_free;    /* free space in slabs, tails included */
+    size_t untouched;    /* of this, pages that were never used and have no memory */
+    size_t large_rest;   /* unused ends of the units of large objects */
+    size_t dirty;        /* free pages kept for reuse */
+    size_t mapped;       /* addresses made usable */
+    size_t metadata;     /* our own descriptors */
+    size_t large_blocks; /* number */
+    size_t large_bytes;
+    size_t threads;   /* number of thread heaps */
+    size_t reentered; /* number of calls of signal handlers served apart */
+};
+struct heap_totals heap_totals(void);
+
+/* What the heaps of an arena's threads, or all, have counted by class: the dearer the more there are. */
+struct thread_sums {
+    uint64_t requests[CLASS_COUNT]; /* of heaps that exist; others: struct arena_sums */
+    size_t cached[CLASS_COUNT];
+    unsigned threads; /* that own one of them */
+};
+enum { THREAD_ALL_ARENAS = UINT16_MAX };
+struct thread_sums thread_read_arena(unsigned arena);
+
+/* The totals with what all threads have counted read before; and what was ever allocated, by arenas that
+ * exist. */
+struct heap_traffic {
+    uint64_t objects;
+    uint64_t bytes; /* at usable size */
+};
+struct heap_totals heap_totals_with(const struct thread_sums *threads);
+struct heap_traffic heap_traffic(const struct thread_sums *threads);
+
+/* Sums over a page heap, in bytes; may lag.  The first is the shared one alone, the second has those over
+ * extent hooks as well. */
+struct pages_totals {
+    size_t mapped; /* addresses the heap has made usable */
+    size_t used;   /* in spans */
+    size_t dirty;  /* free, and still resident */
+    size_t muzzy;  /* free, offered to the kernel, and perhaps still resident */
+    size_t purged; /* given back to the kernel so far */
+};
+struct pages_totals pages_totals(void);
+struct pages_totals heap_pages(void);
+
+/* What was purged of dirty or muzzy units so far. */
+struct dirty_purges {
+    uint64_t times; /* one piece each */
+    uint64_t calls; /* of the kernel */
+    uint64_t units;
+};
+struct dirty_purges dirty_purges(enum chunk_queue kind);
+
+/* Objects of a class that are handed out or cached, slabs of it, and cached objects; and those of the last
+ * that wait in its depot. */
+void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t *ncached);
+size_t depot_count(unsigned size_class);
+
+/* Large objects of an arena, which need not exist, that are live in a class of counts.h. */
+uint64_t arena_count_large(unsigned arena, unsigned lextent);
+
+/* ---------------------------------------------------------------- figures */
 
 enum {
     BIN_CLASSES = CLASS_COUNT - 1, /* bin j serves size class j + 1 */
@@ -95,7 +161,7 @@ bool counts_read_arena(unsigned arena, struct arena_counts *counts);
 /* What arenas that were destroyed had counted. */
 void counts_read_destroyed(struct arena_counts *counts);
 
-/* An arena is being destroyed, and nobody uses it: what it has counted is added to that, and its own
+/* For arena.c: an arena is being destroyed, and nobody uses it: what it has counted is added to that, and its own
  * counts start again.  Objects of it that wait in caches stay with its index. */
 void counts_note_destroyed(unsigned arena);
 

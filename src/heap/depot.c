@@ -32,13 +32,12 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/dirty.h"
-#include "heap/meta.h"
 #include "heap/slab.h"
 #include "heap/verify.h"
+#include "opt/opt.h"
 
 enum {
     HEAP_SHARE = 16,

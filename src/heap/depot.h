@@ -11,7 +11,6 @@
 #pragma once
 
 #include "heap/magazine.h"
-#include "heap/size_class.h"
 
 struct verify;
 
@@ -47,9 +46,6 @@ enum { DEPOT_TICK_MS = 100 };
 
 /* Is this object waiting in the depot of the class? */
 bool depot_holds(unsigned size_class, const void *object);
-
-/* Objects waiting in the depot of a class; may lag. */
-size_t depot_count(unsigned size_class);
 
 /* Checks every depot and the pool, and, after all other caches have been walked over, that no magazine is lost. */
 void depot_verify(struct verify *walk);

@@ -32,6 +32,7 @@
 #include "base/count.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "heap/counts.h"
 #include "heap/decay.h"
 
 enum {

@@ -9,7 +9,7 @@
  * it is short of memory; until then they are resident, and whether they still are cannot be told.
  * Clean ones have no memory behind them and read as zeros.  All are used again alike.
  *
- * Threads     Call with the page heap locked, except dirty_totals and dirty_purges.
+ * Threads     Call with the page heap locked, except dirty_totals.
  */
 #pragma once
 
@@ -24,19 +24,8 @@ struct dirty_totals {
     size_t purged; /* given back to the kernel so far */
 };
 
-/* What was purged of the dirty and of the muzzy units so far. */
-struct dirty_purges {
-    uint64_t times; /* one piece each */
-    uint64_t calls; /* of the kernel */
-    uint64_t units;
-};
-
 /* The times in effect, in milliseconds as in the options of these names; may be changed at any time. */
 extern _Atomic int64_t dirty_decay_ms[CHUNK_QUEUES] HIDDEN;
-
-/* True while a background thread calls pages_tick().  Without one, nobody may come after the last
- * free, so what is kept is bounded by volume as well. */
-extern _Atomic bool dirty_has_background HIDDEN;
 
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */
 bool dirty_reuse(struct chunk *chunk, unit_map units);
@@ -80,7 +69,6 @@ void dirty_add_again(struct chunk *chunk);
 size_t dirty_verify_chunk(const struct chunk *chunk);
 
 struct dirty_totals dirty_totals(void);
-struct dirty_purges dirty_purges(enum chunk_queue kind);
 
 /* The free units of a chunk that are of the kind. */
 unit_map dirty_units(enum chunk_queue kind, const struct chunk *chunk);

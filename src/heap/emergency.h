@@ -11,12 +11,9 @@
  */
 #pragma once
 
-#include "base/common.h"
+#include "heap/heap.h"
 
 struct verify;
-
-/* A block of `size` bytes at a multiple of `alignment` (a power of two), or NULL. */
-void *emergency_alloc(size_t size, size_t alignment);
 
 /* What stands at an address. */
 enum emergency_verdict {
@@ -35,9 +32,6 @@ size_t emergency_count(void);
 
 /* Leaves an object of the heap to be freed at the end of a slow call.  Word 0 becomes a link. */
 void emergency_defer(void *object);
-
-/* Takes all objects that were left; linked through word 0, NULL at the end. */
-void *emergency_take_deferred(void);
 
 /* Checks the areas, and that what was left to be freed is in no cache. */
 void emergency_verify(struct verify *walk);

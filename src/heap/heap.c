@@ -11,13 +11,19 @@
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
+#include "heap/classmap.h"
 #include "heap/depot.h"
 #include "heap/emergency.h"
+#include "heap/hooked.h"
 #include "heap/large.h"
+#include "heap/limit.h"
 #include "heap/meta.h"
 #include "heap/moved.h"
 #include "heap/pages.h"
+#include "heap/place.h"
 #include "heap/region.h"
+#include "heap/slab.h"
+#include "heap/track.h"
 
 _Atomic size_t heap_zero_reallocs;
 

@@ -33,7 +33,6 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/large.h"
-#include "heap/meta.h"
 #include "heap/pages.h"
 #include "heap/thread.h"
 
@@ -773,7 +772,7 @@ static size_t work_off(struct hooked *h, uint64_t age_ms) {
 
 uint64_t hooked_settle(unsigned arena) {
     struct hooked *h = arena_hooked(arena);
-    ssize_t decay_ms = arena_decay_ms(arena & ~(unsigned)ARENA_HOOKED, ARENA_DIRTY);
+    ssize_t decay_ms = arena_decay_ms(arena & ~(unsigned)ARENA_HOOKED, CHUNK_DIRTY);
     if (h == NULL || read_sum(&h->queued) == 0 || decay_ms < 0 || tls.modes & THREAD_IN_HOOK) {
         return UINT64_MAX;
     }

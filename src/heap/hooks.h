@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hooks.h - jemalloc's extent hooks: the table as programs know it, the one of ours, and calling one.
+ * hooks.h - jemalloc's extent hooks: the default ones, and calling one.
  *
  * While a hook runs the caller counts as being outside of the library, but for a mark: what the hook
  * allocates comes from arena 0, past every cache (heap.c, place.c).
@@ -9,30 +9,7 @@
  */
 #pragma once
 
-#include "base/common.h"
-
-/* jemalloc's extent_hooks_t, compiled into programs.  All functions that return bool return false for
- * success.  NULL is for "never succeeds", but alloc must be there. */
-struct extent_hooks {
-    void *(*alloc)(struct extent_hooks *hooks, void *new_addr, size_t size, size_t alignment,
-                   bool *zero, bool *commit, unsigned arena_ind);
-    bool (*dalloc)(struct extent_hooks *hooks, void *addr, size_t size, bool committed,
-                   unsigned arena_ind);
-    void (*destroy)(struct extent_hooks *hooks, void *addr, size_t size, bool committed,
-                    unsigned arena_ind);
-    bool (*commit)(struct extent_hooks *hooks, void *addr, size_t size, size_t offset,
-                   size_t length, unsigned arena_ind);
-    bool (*decommit)(struct extent_hooks *hooks, void *addr, size_t size, size_t offset,
-                     size_t length, unsigned arena_ind);
-    bool (*purge_lazy)(struct extent_hooks *hooks, void *addr, size_t size, size_t offset,
-                       size_t length, unsigned arena_ind);
-    bool (*purge_forced)(struct extent_hooks *hooks, void *addr, size_t size, size_t offset,
-                         size_t length, unsigned arena_ind);
-    bool (*split)(struct extent_hooks *hooks, void *addr, size_t size, size_t size_a, size_t size_b,
-                  bool committed, unsigned arena_ind);
-    bool (*merge)(struct extent_hooks *hooks, void *addr_a, size_t size_a, void *addr_b,
-                  size_t size_b, bool committed, unsigned arena_ind);
-};
+#include "heap/heap.h"
 
 /* What an arena without hooks of its own is said to have; its members work for anybody. */
 extern struct extent_hooks hooks_default HIDDEN;

@@ -25,11 +25,12 @@
 
 #include "base/attention.h"
 #include "base/lock.h"
-#include "opt/opt.h"
 #include "base/os.h"
+#include "heap/counts.h"
+#include "heap/fast.h"
 #include "heap/meta.h"
 #include "heap/pages.h"
-#include "heap/thread.h"
+#include "opt/opt.h"
 
 enum { PROBE_BYTES = 64 << 20 };
 static const size_t no_limit = SIZE_MAX;

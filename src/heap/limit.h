@@ -10,25 +10,10 @@
  */
 #pragma once
 
-#include "base/common.h"
-
-typedef void limit_callback(size_t held, void *context);
+#include "heap/heap.h"
 
 /* Takes the limits from the options.  What was needed to start with is not refused. */
 void limit_init(void);
-
-/* 0 means no limit.  A soft limit that is exceeded already counts as crossed. */
-void limit_set(size_t soft, size_t hard);
-
-/* Whom to call when the soft limit is crossed; NULL for nobody.  Hold no lock. */
-void limit_on_soft(limit_callback *callback, void *context);
-
-/* Bytes the heap holds now; may lag. */
-size_t limit_held(void);
-
-/* The limits now; 0: there is none. */
-size_t limit_soft(void);
-size_t limit_hard(void);
 
 /* Is there a hard limit at all?  Spares callers the sum that limit_allows needs. */
 bool limit_is_hard(void);
@@ -40,15 +25,9 @@ bool limit_allows(size_t more);
  * limit.  Whoever attends to it gives back what can be given back and then tells the program. */
 void limit_note(void);
 
-/* Raises ATTENTION_PROFILE, once, when more than this many bytes are in spans; SIZE_MAX: nobody waits. */
-void limit_watch_used(size_t bytes);
-
 /* True from when the heap grows above the soft limit until it is clearly below: meanwhile pages that
  * become free are not kept. */
 bool limit_soft_is_exceeded(void);
-
-/* Calls the program.  Hold no lock and be outside the allocator: the program may allocate. */
-void limit_tell_program(void);
 
 /* Memory was refused.  Where the kernel limits the address space since the start, gives back what is
  * reserved for later, and the request may be made once more.  Hold no lock. */

@@ -4,12 +4,9 @@
  */
 #pragma once
 
-#include "base/common.h"
+#include "heap/heap.h"
 
 struct lock;
-
-/* Zeroed memory that lives as long as the process.  NULL when the kernel refuses. */
-void *meta_alloc(size_t bytes, size_t alignment);
 
 /* Its lock, to be counted. */
 struct lock *meta_lock(void);

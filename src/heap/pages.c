@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/dirty.h"
 #include "heap/hooked.h"
 #include "heap/limit.h"

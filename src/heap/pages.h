@@ -13,15 +13,6 @@
 
 struct lock;
 
-/* Sums over the page heap, in bytes. */
-struct pages_totals {
-    size_t mapped; /* addresses the heap has made usable */
-    size_t used;   /* in spans */
-    size_t dirty;  /* free, and still resident */
-    size_t muzzy;  /* free, offered to the kernel, and perhaps still resident */
-    size_t purged; /* given back to the kernel so far */
-};
-
 void pages_init(void);
 
 /* How far a request may go.  Each step costs resident memory that the one before does not. */
@@ -59,15 +50,9 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
  * nothing is kept. */
 uint64_t pages_tick(void);
 
-/* Gives all free memory back to the kernel.  Returns the bytes that went. */
-size_t pages_purge_all(void);
-
 /* The address space is limited now: from now on nothing is reserved ahead, and what was is given
  * back. */
 void pages_shed_reservations(void);
-
-/* A snapshot that may lag behind; takes no lock. */
-struct pages_totals pages_totals(void);
 
 /* Calls `visit` for every span, under the page heap's lock. */
 void pages_walk(void (*visit)(struct span *span, void *context), void *context);

@@ -15,9 +15,16 @@
  */
 #include "heap/place.h"
 
-#include "heap/hooked.h"
+#include "heap/arena.h"
+#include "heap/bin.h"
+#include "heap/cache.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
+#include "heap/hooked.h"
 #include "heap/large.h"
+#include "heap/limit.h"
+#include "heap/tcaches.h"
+#include "heap/thread.h"
 
 static bool calls_hooks(unsigned arena) {
     return UNLIKELY(arena_uses_hooks(arena)) && !(tls.modes & THREAD_IN_HOOK);

@@ -22,11 +22,10 @@
 #include <string.h>
 
 #include "base/attention.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
-#include "heap/meta.h"
 #include "heap/runs.h"
+#include "opt/opt.h"
 
 enum {
     REGION_CHUNKS_MOST = 32,     /* reserve at most 64 MiB ahead */

@@ -7,13 +7,7 @@
 #pragma once
 
 #include "heap/chunk.h"
-
-/*
- * Written into word 1 of every object that is not live, cleared when one is handed out.  A free
- * that finds it takes the slow path, which proves or refutes a double free.  No pointer and no
- * small integer equals it.
- */
-extern uint64_t slab_secret HIDDEN;
+#include "heap/fast.h"
 
 void slab_init(uint64_t random);
 
@@ -84,14 +78,6 @@ static inline bool slab_is_empty(const struct span *slab) {
 /* True when nothing can be taken. */
 static inline bool slab_is_full(const struct span *slab) {
     return slab_nout(slab) == slab_class(slab)->total;
-}
-
-static inline uint64_t slab_word1(const void *object) {
-    return ((const uint64_t *)object)[1];
-}
-
-static inline void slab_set_word1(void *object, uint64_t value) {
-    ((uint64_t *)object)[1] = value;
 }
 
 /* The number of an object in a slab for tracked ones. */

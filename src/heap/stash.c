@@ -9,9 +9,7 @@
 #include "base/log.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
-#include "heap/meta.h"
 #include "heap/slab.h"
-#include "heap/track.h"
 #include "heap/verify.h"
 
 bool stash_is_wanted(const struct thread *thread, unsigned c) {

@@ -15,9 +15,7 @@
 
 #include "base/lock.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "heap/cache.h"
-#include "heap/meta.h"
 #include "heap/thread.h"
 
 struct tcache {

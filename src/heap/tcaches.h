@@ -6,19 +6,12 @@
  */
 #pragma once
 
-#include "base/common.h"
+#include "heap/heap.h"
 
 enum { TCACHES_MOST = 4094 };
 
-/* The number of a new cache; -1 without memory or when there are too many. */
-int tcaches_create(void);
-
-bool tcaches_exists(unsigned id);
-
-/* Puts everything it holds back; destroying makes its number free. */
-void tcaches_flush(unsigned id);
+/* Puts back what all of them hold. */
 void tcaches_flush_all(void);
-void tcaches_destroy(unsigned id);
 
 /* An object of a class from a cache, and if need be from an arena without hooks; it carries the secret,
  * and is NULL without memory.  And the way back for an object that carries the secret.  Both are false

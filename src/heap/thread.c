@@ -29,15 +29,13 @@
 #include "base/attention.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
 #include "heap/classmap.h"
-#include "heap/meta.h"
-#include "heap/slab.h"
 #include "heap/stash.h"
 #include "heap/track.h"
+#include "opt/opt.h"
 
 enum { CALLS_BEFORE_HEAP = 16 };
 
@@ -687,6 +685,24 @@ void thread_set_class_max(unsigned size_class, unsigned objects) {
 }
 
 /* ---------------------------------------------------------------- inside and outside */
+
+bool thread_is_inside(void) {
+    return tls.inside;
+}
+
+void thread_set_inside(bool is_inside) {
+    thread_mark_inside(is_inside);
+}
+
+const uint8_t *thread_inside_mark(void) {
+    return &tls.inside;
+}
+
+/* Libc frees a few things of such a thread when it ends; that must not make it a user of the heap. */
+void thread_enroll(void) {
+    tls.registered = 1;
+    tls.dead = 1;
+}
 
 struct thread_outside thread_go_outside(void) {
     struct thread_outside before = {os_error(), tls.inside};

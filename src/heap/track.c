@@ -40,7 +40,12 @@
 
 #include "base/hash.h"
 #include "base/real.h"
+#include "heap/arena.h"
+#include "heap/cache.h"
+#include "heap/classmap.h"
 #include "heap/heap.h"
+#include "heap/place.h"
+#include "heap/slab.h"
 #include "heap/stash.h"
 
 struct track_events track_events;
@@ -277,6 +282,10 @@ void track_ignore_mine(bool is_ignored) {
     atomic_fetch_add(&g.ignoring, is_ignored ? 1 : (size_t)-1);
     settle_ignoring();
     thread_set_ignored(is_ignored);
+}
+
+bool track_ignores_mine(void) {
+    return tls.modes & THREAD_IGNORED;
 }
 
 void track_ignore_forked(bool is_ignored) {

@@ -72,13 +72,13 @@ static struct item *find(const struct list *list, struct item item) {
 
 /* A fork may have cut a change short; the entries that are counted are whole. */
 static void enter(void) {
-    thread_mark_inside(true);
+    thread_set_inside(true);
     (void)lock_acquire(&g.lock);
 }
 
 static void leave(void) {
     lock_release(&g.lock);
-    thread_mark_inside(false);
+    thread_set_inside(false);
 }
 
 static bool add(struct list *list, struct item item) {
@@ -196,13 +196,13 @@ static bool find_object(const void *pointer, struct heap_object *object) {
 
 static bool set_ignored(const void *pointer, bool is_ignored) {
     struct heap_object object;
-    if (tls.inside) {
+    if (thread_is_inside()) {
         return false;
     }
-    thread_mark_inside(true);
+    thread_set_inside(true);
     bool is_live = find_object(pointer, &object);
     enum track_marked marked = is_live ? track_set_ignored(&object, is_ignored) : TRACK_NO_CHANGE;
-    thread_mark_inside(false);
+    thread_set_inside(false);
     if (marked != TRACK_NO_PLACE) {
         return marked == TRACK_CHANGED;
     }
@@ -219,12 +219,12 @@ bool leak_unignore(const void *pointer) {
 
 bool leak_add_root(const void *start, size_t size) {
     struct item item = {(uintptr_t)start, (uintptr_t)start + size};
-    return size != 0 && item.end > item.start && !tls.inside && add(&g.roots, item);
+    return size != 0 && item.end > item.start && !thread_is_inside() && add(&g.roots, item);
 }
 
 bool leak_remove_root(const void *start, size_t size) {
     struct item item = {(uintptr_t)start, (uintptr_t)start + size};
-    return !tls.inside && take_out(&g.roots, item);
+    return !thread_is_inside() && take_out(&g.roots, item);
 }
 
 static __thread unsigned disabled; /* how often */

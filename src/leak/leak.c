@@ -518,7 +518,7 @@ static bool is_confined(struct leak_result **result) {
 
 bool leak_check(const struct leak_wish *wish, struct leak_result **result) {
     *result = NULL;
-    if (tls.inside || is_confined(result)) {
+    if (thread_is_inside() || is_confined(result)) {
         return false;
     }
     __builtin_unwind_init(); /* puts them onto the stack */

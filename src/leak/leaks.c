@@ -150,7 +150,7 @@ bool leaks_find_by(struct leaks *leaks, const struct leak_wish *wish, bool with_
     leaks->text = (unsigned)opt.leak_text;
     bool is_done = leak_check(wish, &leaks->result);
     const char *why = leaks->result != NULL ? leaks->result->why
-                      : tls.inside          ? "a handler of signals has interrupted the allocator"
+                      : thread_is_inside()  ? "a handler of signals has interrupted the allocator"
                                             : "there is no memory for a check";
     fmt_text(leaks->why, sizeof(leaks->why), "%s", why);
     if (!is_done) {

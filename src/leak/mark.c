@@ -34,6 +34,9 @@
 enum {
     HEADER_MOST = 64,
     LG_STATE = 4, /* bytes of the heap by which states are numbered */
+    LG_LEAF = 30,
+    LEAVES = 1 << 18, /* addresses have 48 bits */
+    LEAF_CHUNKS = 1 << (LG_LEAF - LG_CHUNK),
     CHUNK_STATES = CHUNK_BYTES >> LG_STATE,
     PRESENT_WORTH = 256 << 10, /* of bytes, to ask which are there */
     CLOCK_OBJECTS = 1024,      /* scanned before the clock is read again */
@@ -64,79 +67,30 @@ static struct {
 /* ---------------------------------------------------------------- objects */
 
 struct object {
-    uintptr_t base;
-    size_t usable;
+    struct census_object is;
     uint8_t *state;
-    const struct span *span;
-    uint32_t index; /* in its slab */
 };
 
 static uint8_t *state_at(uintptr_t base) {
-    struct leaf *leaf = g->leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
+    struct leaf *leaf = g->leaves[base >> LG_LEAF & (LEAVES - 1)];
     uint8_t *states = leaf != NULL ? leaf->states[base >> LG_CHUNK & (LEAF_CHUNKS - 1)] : NULL;
     return states != NULL ? &states[base % CHUNK_BYTES >> LG_STATE] : NULL;
 }
 
-/* Every slab and large object has states, or nothing is known about it. */
-static bool find_in_slab(const struct span *slab, uintptr_t address, struct object *object) {
-    const struct size_class *sc = slab_class(slab);
-    uint32_t index = size_class_index(sc, (uint32_t)(address - slab->base));
-    object->index = index;
-    object->base = slab->base + (uintptr_t)index * sc->size;
-    object->usable = sc->size;
-    return index < slab->ncarved && !bits_get(slab->bits, index);
-}
-
-/* The object an address lies in, if its slab says that it is handed out. */
+/* The object an address lies in, if its slab says that it is handed out.  Every object has a state, or
+ * nothing is known about it. */
 static inline bool find(uintptr_t address, struct object *object) {
-    if (LIKELY(address - g->low >= g->bytes)) {
+    if (LIKELY(address - g->low >= g->bytes) || !census_find(address, &object->is)) {
         return false;
     }
-    const struct span *span = classmap_span(address);
-    if (span == NULL || span->kind == SPAN_NONE) {
-        return false;
-    }
-    object->span = span;
-    if (span->kind == SPAN_SLAB) {
-        if (!find_in_slab(span, address, object)) {
-            return false;
-        }
-    } else {
-        object->index = 0;
-        object->base = span->base;
-        object->usable = span->bytes;
-        if (address - span->base >= span->bytes) {
-            return false;
-        }
-    }
-    object->state = state_at(object->base);
+    object->state = state_at(object->is.base);
     return object->state != NULL;
-}
-
-/* Free objects that caches of any kind hold carry the secret, and those that are tracked have no number. */
-static bool is_live(const struct object *object) {
-    const struct span *span = object->span;
-    if (span->kind != SPAN_SLAB) {
-        return true;
-    }
-    if (span->arena & ARENA_TRACKED && span->ids[object->index] == 0) {
-        return false;
-    }
-    return slab_word1((const void *)object->base) != slab_secret;
-}
-
-static uint32_t id_of(const struct object *object) {
-    const struct span *span = object->span;
-    if (span->kind != SPAN_SLAB) {
-        return span->id;
-    }
-    return span->arena & ARENA_TRACKED ? span->ids[object->index] : 0;
 }
 
 /* ---------------------------------------------------------------- chunks */
 
 static bool add_states(uintptr_t base) {
-    struct leaf **leaf = &g->leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
+    struct leaf **leaf = &g->leaves[base >> LG_LEAF & (LEAVES - 1)];
     if (*leaf == NULL) {
         *leaf = work_map(sizeof(**leaf));
     }
@@ -147,29 +101,16 @@ static bool add_states(uintptr_t base) {
     return states != NULL;
 }
 
-/* Calls `visit` for all chunks that hold objects. */
-static void walk_chunks(void (*visit)(const struct chunk *chunk, void *context), void *context) {
-    for (uint32_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
-        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
-        for (unsigned k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
-            const struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
-            if (chunk != NULL && chunk->used != 0) {
-                visit(chunk, context);
-            }
-        }
-    }
-}
-
 struct limits {
     uintptr_t low, high;
     bool is_complete;
 };
 
-static void prepare_chunk(const struct chunk *chunk, void *context) {
+static void prepare_chunk(uintptr_t base, void *context) {
     struct limits *limits = context;
-    limits->low = min_size(limits->low, chunk->base);
-    limits->high = max_size(limits->high, chunk->base + CHUNK_BYTES);
-    limits->is_complete &= add_states(chunk->base);
+    limits->low = min_size(limits->low, base);
+    limits->high = max_size(limits->high, base + CHUNK_BYTES);
+    limits->is_complete &= add_states(base);
 }
 
 bool mark_begin(const struct mark_options *options) {
@@ -179,11 +120,11 @@ bool mark_begin(const struct mark_options *options) {
         return false;
     }
     g->options = *options;
-    g->leaves = work_map(TABLE_LEAVES * sizeof(g->leaves[0]));
+    g->leaves = work_map(LEAVES * sizeof(g->leaves[0]));
     if (g->leaves == NULL) {
         return false;
     }
-    walk_chunks(prepare_chunk, &limits);
+    census_walk_chunks(prepare_chunk, &limits);
     g->low = limits.low;
     g->bytes = limits.high > limits.low ? limits.high - limits.low : 0;
     return limits.is_complete;
@@ -205,7 +146,7 @@ static bool is_open(enum mark_state state) {
 
 static void take(const struct object *object, enum mark_state state) {
     *object->state = (uint8_t)state;
-    work_push(&g->todo, object->base);
+    work_push(&g->todo, object->is.base);
 }
 
 static void follow(uintptr_t word) {
@@ -213,15 +154,16 @@ static void follow(uintptr_t word) {
     if (LIKELY(!find(word, &object)) || !is_open(*object.state)) {
         return;
     }
-    size_t offset = word - object.base;
-    if ((g->options.max_offset != 0 && offset > g->options.max_offset) || !is_live(&object)) {
+    size_t offset = word - object.is.base;
+    if ((g->options.max_offset != 0 && offset > g->options.max_offset) ||
+        !census_is_live(&object.is)) {
         return;
     }
     if (g->round != ROUND_ROOTS || offset <= HEADER_MOST) {
         take(&object, state_of_round());
     } else if (*object.state == MARK_NONE) {
         *object.state = MARK_INSIDE;
-        work_push(&g->insides, object.base);
+        work_push(&g->insides, object.is.base);
     }
 }
 
@@ -255,7 +197,7 @@ bool mark_is_over(void) {
 }
 
 /* It may take long; and it may hold little. */
-static void scan_large(uintptr_t start, uintptr_t end) {
+static void scan_object(uintptr_t start, uintptr_t end) {
     if (end - start <= PRESENT_WORTH) {
         scan(start, end, NULL);
     } else {
@@ -271,11 +213,7 @@ static void follow_all(void) {
         if (is_late() || !find(base, &object)) {
             continue;
         }
-        if (object.span->kind == SPAN_SLAB) {
-            scan(base, base + object.usable, NULL);
-        } else {
-            scan_large(base, base + object.usable);
-        }
+        scan_object(base, base + object.is.usable);
     }
 }
 
@@ -296,7 +234,7 @@ void mark_root(uintptr_t start, uintptr_t end) {
 
 void mark_object(uintptr_t address) {
     struct object object;
-    if (find(address, &object) && is_open(*object.state) && is_live(&object)) {
+    if (find(address, &object) && is_open(*object.state) && census_is_live(&object.is)) {
         take(&object, MARK_REACHABLE);
         follow_all();
     }
@@ -321,7 +259,7 @@ static void start_from(struct work_stack *stack) {
     uintptr_t address;
     struct object object;
     while (work_pop(stack, &address)) {
-        if (find(address, &object) && is_open(*object.state) && is_live(&object)) {
+        if (find(address, &object) && is_open(*object.state) && census_is_live(&object.is)) {
             take(&object, state_of_round());
         }
     }
@@ -344,42 +282,19 @@ struct visit {
     void *context;
 };
 
-static void visit_object(const struct object *object, const struct visit *visit) {
-    if (is_live(object)) {
-        struct mark_live live = {object->base, object->usable, id_of(object),
-                                 (enum mark_state) * object->state};
+static void visit_live(const struct census_object *object, void *context) {
+    const struct visit *visit = context;
+    const uint8_t *state = state_at(object->base);
+    if (state != NULL && census_is_live(object)) {
+        struct mark_live live = {object->base, object->usable, census_id(object),
+                                 (enum mark_state) * state};
         visit->visit(&live, visit->context);
-    }
-}
-
-static void visit_slab(const struct span *slab, const struct visit *visit) {
-    struct object object;
-    for (unsigned i = 0; i < slab->ncarved; i++) {
-        if (find(slab->base + (uintptr_t)i * slab_class(slab)->size, &object)) {
-            visit_object(&object, visit);
-        }
-    }
-}
-
-static void visit_chunk(const struct chunk *chunk, void *context) {
-    struct object object;
-    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
-        bool continues = unit == 0 && chunk->continues != 0;
-        const struct span *span = &chunk->span[unit];
-        if (chunk->first[unit] != unit || continues) {
-            continue;
-        }
-        if (span->kind == SPAN_SLAB) {
-            visit_slab(span, context);
-        } else if (span->kind == SPAN_LARGE && find(span->base, &object)) {
-            visit_object(&object, context);
-        }
     }
 }
 
 static void walk_marked(void (*visit)(const struct mark_live *live, void *context), void *context) {
     struct visit visits = {visit, context};
-    walk_chunks(visit_chunk, &visits);
+    census_walk(visit_live, &visits);
 }
 
 static void visit_unmarked(const struct mark_live *live, void *context) {
@@ -402,8 +317,8 @@ static bool find_unseen(uintptr_t *at, uintptr_t end, struct object *object) {
     for (; *at + sizeof(uintptr_t) <= end; *at += step) {
         uintptr_t word;
         __builtin_memcpy(&word, (const void *)*at, sizeof(word));
-        if (find(word, object) && *object->state == MARK_NONE && is_live(object) &&
-            (g->options.max_offset == 0 || word - object->base <= g->options.max_offset)) {
+        if (find(word, object) && *object->state == MARK_NONE && census_is_live(&object->is) &&
+            (g->options.max_offset == 0 || word - object->is.base <= g->options.max_offset)) {
             *at += step;
             return true;
         }
@@ -420,11 +335,11 @@ static void visit_from(uintptr_t first, struct work_stack *left) {
         if (is_late() || !find(base, &object)) {
             return; /* What is left on the path does not matter any more. */
         }
-        if (find_unseen(&at, base + object.usable, &next)) {
+        if (find_unseen(&at, base + object.is.usable, &next)) {
             *next.state = MARK_SEEN;
             work_push(&g->path, base);
             work_push(&g->path, at);
-            base = at = next.base;
+            base = at = next.is.base;
             continue;
         }
         work_push(left, base);

@@ -304,7 +304,7 @@ static bool waits_to_be_joined(uintptr_t pointer, uintptr_t end) {
 
 /* Is the thread with this pointer in the allocator? */
 static bool is_inside(uintptr_t pointer) {
-    uintptr_t offset = (uintptr_t)&tls.inside - os_thread_pointer();
+    uintptr_t offset = (uintptr_t)thread_inside_mark() - os_thread_pointer();
     return *(const volatile uint8_t *)(pointer + offset) != 0;
 }
 
@@ -444,9 +444,7 @@ static void name_regions(const struct mapping *mapping) {
 /* The one pointer of the program that only the library keeps. */
 static void name_hooks(void) {
     for (unsigned i = 0; i < arena_limit(); i++) {
-        if (arena_get(i) != NULL) {
-            mark_object((uintptr_t)arena_hooks(i));
-        }
+        mark_object((uintptr_t)arena_hooks(i));
     }
 }
 

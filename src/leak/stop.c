@@ -20,7 +20,7 @@
  * The handler stays installed, because a late signal would otherwise end the process.  The signal is the highest
  * real-time signal that the program has not taken.
  *
- * Invariant   A held thread has no lock of the library: it was not inside (heap/thread.h).
+ * Invariant   A held thread has no lock of the library: it was not inside (thread_is_inside).
  * Errors      A thread that does not answer goes on, and may change anything meanwhile; the caller is told.
  */
 #include "leak/stop.h"
@@ -81,7 +81,7 @@ static void on_signal(int number, siginfo_t *info, void *context) {
                                         asked - STOP_ASKED + STOP_ANSWERING)) {
         return;
     }
-    if (tls.inside) {
+    if (thread_is_inside()) {
         tell(thread, ticket << STATE_BITS | STOP_BUSY);
         return;
     }

@@ -20,7 +20,7 @@ struct os_remap_call;
 
 /* ---------------------------------------------------------------- switching */
 
-/* After options and heap: registers with heap/track.h and arms if opt.prof says so. */
+/* After options and heap: registers with the heap and arms if opt.prof says so. */
 void prof_init(void);
 
 /* Has sampling ever been armed in this process?  Is it now?  Arming costs nothing until samples come. */

@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/real.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "opt/opt.h"
 #include "prof/journal.h"

@@ -36,7 +36,7 @@ static void *record_and_alloc(const struct track_request *request, uint32_t mark
 void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame) {
     struct track_request request = track_request(place, size, alignment);
     bool is_due = track_is_due(&request);
-    if (UNLIKELY(tls.modes & THREAD_IGNORED)) {
+    if (UNLIKELY(track_ignores_mine())) {
         void *object = is_due ? record_and_alloc(&request, TRACK_IGNORED, zeroed, frame) : NULL;
         return object != NULL ? object : track_alloc(&request, TRACK_IGNORED, zeroed);
     }

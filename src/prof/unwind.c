@@ -205,7 +205,7 @@ static bool pages_are_readable(uintptr_t from, uintptr_t to) {
  * variables are, at the end of its stack; the first thread's are elsewhere, beside whatever the program
  * has mapped there, but its stack ends at a place libc tells. */
 static uintptr_t find_stack_end(void) {
-    return os_is_first_thread() ? os_first_stack_end() : (uintptr_t)&tls;
+    return os_is_first_thread() ? os_first_stack_end() : (uintptr_t)thread_inside_mark();
 }
 
 /*

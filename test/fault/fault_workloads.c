@@ -22,6 +22,7 @@
 
 #include "base/lock.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
 #include "os_fault.h"

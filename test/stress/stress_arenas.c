@@ -19,7 +19,10 @@
 #include <time.h>
 
 #include "base/os.h"
+#include "heap/arena.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "heap/hooks.h"
 #include "unit.h"
 
 enum { THREADS = 8, ROUNDS = 60, BLOCKS = 200 };
@@ -184,7 +187,7 @@ static void shape(struct random *random) {
         arena_decay(arena);
         break;
     case 2:
-        (void)arena_set_decay_ms(arena, ARENA_DIRTY, (ssize_t)random_below(random, 20) - 1);
+        (void)arena_set_decay_ms(arena, CHUNK_DIRTY, (ssize_t)random_below(random, 20) - 1);
         break;
     case 3:
         (void)heap_totals();

@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
 #include "unit.h"

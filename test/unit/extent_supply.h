@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "unit.h"
 

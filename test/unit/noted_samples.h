@@ -15,7 +15,9 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "heap/fast.h"
 #include "heap/heap.h"
+#include "heap/track.h"
 #include "unit.h"
 
 enum { KIB = 1 << 10, MIB = 1 << 20, MOST_RECORDS = 1 << 21 };

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "prof/extract.h"
+#include "heap/fast.h"
 #include "prof/prof.h"
 #include "prof/record.h"
 #include "prof/sample.h"

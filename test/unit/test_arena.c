@@ -7,10 +7,12 @@
 
 #include <stdio.h>
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/depot.h"
+#include "heap/dirty.h"
 #include "heap/heap.h"
+#include "heap/thread.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 static void check_bins(unsigned arenas) {
@@ -164,20 +166,20 @@ TEST(names_are_kept_and_cut) {
 TEST(decay_times_are_remembered_and_those_of_arena_0_act) {
     start_heap_with("narenas:2,dirty_decay_ms:5000,muzzy_decay_ms:7");
     unsigned a = create();
-    check_eq(arena_decay_ms(a, ARENA_DIRTY), 5000);
-    check_eq(arena_decay_ms(a, ARENA_MUZZY), 7);
-    check(arena_set_decay_ms(a, ARENA_DIRTY, -1));
-    check_eq(arena_decay_ms(a, ARENA_DIRTY), -1);
+    check_eq(arena_decay_ms(a, CHUNK_DIRTY), 5000);
+    check_eq(arena_decay_ms(a, CHUNK_MUZZY), 7);
+    check(arena_set_decay_ms(a, CHUNK_DIRTY, -1));
+    check_eq(arena_decay_ms(a, CHUNK_DIRTY), -1);
     check_eq(dirty_decay_ms[CHUNK_DIRTY], 5000);
-    check(arena_set_decay_ms(0, ARENA_DIRTY, 40));
+    check(arena_set_decay_ms(0, CHUNK_DIRTY, 40));
     check_eq(dirty_decay_ms[CHUNK_DIRTY], 40);
-    check(arena_set_decay_ms(0, ARENA_MUZZY, 30));
+    check(arena_set_decay_ms(0, CHUNK_MUZZY, 30));
     check_eq(dirty_decay_ms[CHUNK_MUZZY], 30);
-    check(!arena_set_decay_ms(a, ARENA_DIRTY, -2) && !arena_set_decay_ms(500, ARENA_DIRTY, 1));
-    check_eq(arena_decay_ms(a, ARENA_DIRTY), -1);
-    check(!arena_set_default_decay_ms(ARENA_DIRTY, -2));
-    check(arena_set_default_decay_ms(ARENA_DIRTY, 123));
-    check_eq(arena_decay_ms(create(), ARENA_DIRTY), 123);
+    check(!arena_set_decay_ms(a, CHUNK_DIRTY, -2) && !arena_set_decay_ms(500, CHUNK_DIRTY, 1));
+    check_eq(arena_decay_ms(a, CHUNK_DIRTY), -1);
+    check(!arena_set_default_decay_ms(CHUNK_DIRTY, -2));
+    check(arena_set_default_decay_ms(CHUNK_DIRTY, 123));
+    check_eq(arena_decay_ms(create(), CHUNK_DIRTY), 123);
     check_eq(opt.dirty_decay_ms, 5000);
 }
 
@@ -186,9 +188,9 @@ TEST(setting_a_decay_time_purges_except_for_never) {
     unsigned a = create();
     free_uncached(alloc_in(a, 1 << 20));
     check(pages_totals().dirty >= 1 << 20);
-    check(arena_set_decay_ms(a, ARENA_DIRTY, -1));
+    check(arena_set_decay_ms(a, CHUNK_DIRTY, -1));
     check(pages_totals().dirty >= 1 << 20);
-    check(arena_set_decay_ms(a, ARENA_DIRTY, 1000));
+    check(arena_set_decay_ms(a, CHUNK_DIRTY, 1000));
     check_eq(pages_totals().dirty, 0);
 }
 

@@ -12,9 +12,12 @@
 
 #include "base/os.h"
 #include "heap/arena.h"
+#include "heap/cache.h"
+#include "heap/classmap.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/thread.h"
 #include "unit.h"
 
 #define QUIET "background_thread:false,dirty_decay_ms:-1"

@@ -5,11 +5,12 @@
  */
 #include "heap/depot.h"
 
-#include "opt/opt.h"
 #include "heap/arena.h"
+#include "heap/dirty.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
 #include "heap/slab.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 static void start(void) {

@@ -8,11 +8,12 @@
 
 #include <errno.h>
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 enum { DECAY_MS = 1000, STEP_MS = 20, MIB_UNITS = (1 << 20) / UNIT_BYTES };

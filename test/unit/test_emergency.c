@@ -9,6 +9,8 @@
 #include <sys/time.h>
 
 #include "base/attention.h"
+#include "heap/counts.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "unit.h"
 

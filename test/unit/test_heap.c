@@ -11,6 +11,7 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/pages.h"
+#include "heap/thread.h"
 #include "unit.h"
 
 enum { MIB = 1 << 20 };

@@ -7,7 +7,13 @@
 #include <sys/mman.h>
 
 #include "extent_supply.h"
+#include "heap/arena.h"
+#include "heap/bin.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "heap/hooked.h"
+#include "heap/hooks.h"
+#include "heap/thread.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- where memory comes from */
@@ -186,7 +192,7 @@ TEST(same_extent_is_not_taken_twice) {
 
 TEST(decay_of_zero_returns_an_extent_with_its_last_object) {
     unsigned arena = create_hooked();
-    check(arena_set_decay_ms(arena, ARENA_DIRTY, 0));
+    check(arena_set_decay_ms(arena, CHUNK_DIRTY, 0));
     void *large = alloc_in(arena, 5 * MIB);
     void *other = alloc_in(arena, 100000);
     check(supply.count > 0);
@@ -205,7 +211,7 @@ TEST(decay_of_zero_returns_an_extent_with_its_last_object) {
 
 TEST(decay_time_is_waited_for) {
     unsigned arena = create_hooked();
-    check(arena_set_decay_ms(arena, ARENA_DIRTY, 5000));
+    check(arena_set_decay_ms(arena, CHUNK_DIRTY, 5000));
     tally_free(alloc_in(arena, 5 * MIB));
     check_eq(hooked_settle(arena), 5000);
     check(hooked_totals(arena).dirty >= 5 * MIB);
@@ -221,7 +227,7 @@ TEST(decay_time_is_waited_for) {
 
 TEST(memory_that_is_used_again_in_time_stays) {
     unsigned arena = create_hooked();
-    check(arena_set_decay_ms(arena, ARENA_DIRTY, 1000));
+    check(arena_set_decay_ms(arena, CHUNK_DIRTY, 1000));
     for (unsigned i = 0; i < 100; i++) {
         void *object = alloc_in(arena, 3 * MIB);
         now_ms += 900;
@@ -234,7 +240,7 @@ TEST(memory_that_is_used_again_in_time_stays) {
 
 TEST(decay_of_never_keeps_until_purged) {
     unsigned arena = create_hooked();
-    check(arena_set_decay_ms(arena, ARENA_DIRTY, -1));
+    check(arena_set_decay_ms(arena, CHUNK_DIRTY, -1));
     tally_free(alloc_in(arena, 5 * MIB));
     now_ms += UINT64_C(1) << 40;
     arena_decay(arena);

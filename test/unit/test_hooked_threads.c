@@ -8,7 +8,11 @@
 
 #include "base/os.h"
 #include "extent_supply.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "heap/hooked.h"
+#include "heap/hooks.h"
+#include "heap/thread.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- hooks that allocate */
@@ -222,7 +226,7 @@ TEST(threads_share_an_arena_with_hooks) {
     for (unsigned i = 0; i < 3; i++) {
         check_child({
             unsigned arena = create_hooked();
-            check(arena_set_decay_ms(arena, ARENA_DIRTY, times[i]));
+            check(arena_set_decay_ms(arena, CHUNK_DIRTY, times[i]));
             size_t live = heap_totals().live;
             run_threads(4, work_in_thread, NULL);
             heap_verify();
@@ -244,7 +248,7 @@ static void *work_for_ever(void *argument) {
 TEST(child_of_a_fork_works_on) {
     unsigned arena = create_hooked();
     supply.table.decommit = NULL;
-    check(arena_set_decay_ms(arena, ARENA_DIRTY, 5));
+    check(arena_set_decay_ms(arena, CHUNK_DIRTY, 5));
     pthread_t threads[3];
     for (unsigned i = 0; i < 3; i++) {
         check(pthread_create(&threads[i], NULL, work_for_ever, NULL) == 0);
@@ -313,7 +317,7 @@ TEST(child_of_a_fork_in_the_midst_of_an_extent_works_on) {
     for (int changes = 0; changes < 6; changes++) {
         check_child({
             unsigned arena = create_hooked();
-            check(arena_set_decay_ms(arena, ARENA_DIRTY, 0));
+            check(arena_set_decay_ms(arena, CHUNK_DIRTY, 0));
             pthread_t thread;
             check(pthread_create(&thread, NULL, fork_when_told, NULL) == 0);
             changes_before_fork = changes;

@@ -6,6 +6,7 @@
 
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/moved.h"
 #include "unit.h"

@@ -12,6 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "heap/counts.h"
+#include "heap/fast.h"
+#include "heap/hooks.h"
 #include "leak/leak.h"
 #include "leak_checks.h"
 #include "prof/prof.h"

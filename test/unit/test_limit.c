@@ -8,11 +8,13 @@
 #include <errno.h>
 
 #include "base/attention.h"
-#include "opt/opt.h"
 #include "base/os.h"
+#include "heap/classmap.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/large.h"
 #include "heap/meta.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 static const size_t MIB = 1 << 20;

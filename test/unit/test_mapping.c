@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "heap/fast.h"
 #include "opt/opt.h"
 #include "prof/prof.h"
 #include "unit.h"

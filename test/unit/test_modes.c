@@ -3,9 +3,10 @@
  * test_modes.c - what a thread may ask for itself: no cache, a smaller one, another arena, and exact
  * counters (heap/thread.h).
  */
-#include "opt/opt.h"
 #include "heap/heap.h"
 #include "heap/large.h"
+#include "heap/thread.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 static const size_t sizes[] = {1, 16, 100, 1000, 1024, 1025, 20000, 32768, 32769, 300000};

@@ -5,10 +5,12 @@
  */
 #include "heap/pages.h"
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/counts.h"
+#include "heap/dirty.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 /* Time stands still for these tests unless one says otherwise: nothing is purged behind its back. */

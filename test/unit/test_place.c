@@ -5,6 +5,9 @@
  */
 #include "heap/place.h"
 
+#include "heap/arena.h"
+#include "heap/bin.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "unit.h"
 

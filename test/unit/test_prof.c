@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "base/os.h"
+#include "heap/fast.h"
 #include "prof/prof.h"
 #include "prof/record.h"
 #include "prof_events.h"

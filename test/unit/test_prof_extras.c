@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "control/events.h"
+#include "heap/fast.h"
 #include "opt/opt.h"
 #include "prof/prof.h"
 #include "prof/recent.h"

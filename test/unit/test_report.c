@@ -4,6 +4,7 @@
  */
 #include "guard/guard.h"
 
+#include "heap/heap.h"
 #include "unit.h"
 
 static struct heap_object object_with(enum heap_verdict verdict) {

@@ -19,6 +19,8 @@
 
 #include "base/os.h"
 #include "control/control.h"
+#include "heap/counts.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "unit.h"
 

@@ -14,10 +14,11 @@
 #include <sys/wait.h>
 
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/snapshot.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- what is replaced */

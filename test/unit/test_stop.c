@@ -13,6 +13,7 @@
 
 #include "base/os_threads.h"
 #include "base/own.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "leak/leak.h"
 #include "leak_checks.h"

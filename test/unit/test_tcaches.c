@@ -7,8 +7,11 @@
 
 #include <semaphore.h>
 
+#include "heap/bin.h"
+#include "heap/counts.h"
 #include "heap/depot.h"
 #include "heap/heap.h"
+#include "heap/thread.h"
 #include "unit.h"
 
 enum { SIZE = 200, COUNT = 100 };

@@ -7,7 +7,12 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "heap/arena.h"
+#include "heap/chunk.h"
+#include "heap/counts.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
+#include "heap/meta.h"
 #include "noted_samples.h"
 #include "unit.h"
 

@@ -6,7 +6,10 @@
 #include <jemalloc/jemalloc.h>
 #include <math.h>
 
+#include "heap/arena.h"
+#include "heap/counts.h"
 #include "heap/heap.h"
+#include "heap/hooks.h"
 #include "heap/stash.h"
 #include "noted_samples.h"
 #include "unit.h"

@@ -10,6 +10,8 @@
 #include <jemalloc/jemalloc.h>
 #include <math.h>
 
+#include "heap/cache.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "noted_samples.h"
 #include "unit.h"

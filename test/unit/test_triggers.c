@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "fake_profiler.h"
+#include "heap/fast.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 #include "unit.h"
 
