@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "control/ctl.h"
+#include "opt/opt.h"
 
 static void print_number(const struct opt_row *row, uint64_t value) {
     if (row->type == OPT_TYPE_RATIO || row->type == OPT_TYPE_RATIO_OR_MINUS) {

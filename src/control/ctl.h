@@ -11,9 +11,7 @@
  */
 #pragma once
 
-#include "opt/opt.h"
-#include "control/control.h"
-#include "heap/heap.h"
+#include "base/value.h"
 
 enum ctl_access {
     CTL_READ,

@@ -10,10 +10,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
 #include "control/snapshot.h"
+#include "heap/heap.h"
 
 enum { SETTINGS_ALL = ARENA_INDICES, SETTINGS };
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "control/ctl.h"
+#include "heap/heap.h"
 #include "prof/prof.h"
 
 int utilization_query(struct ctl_call *call) {

@@ -13,10 +13,13 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "control/control.h"
 #include "control/ctl.h"
 #include "control/events.h"
-#include "out/out_file.h"
+#include "control/triggers.h"
 #include "heap/counts.h"
+#include "opt/opt.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 
 enum { MOST_LG_SAMPLE = 63 };

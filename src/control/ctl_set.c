@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/fmt.h"
+#include "control/control.h"
 #include "control/ctl.h"
+#include "heap/heap.h"
 
 static const char every_arena[] = "arena.4096.";
 static const char run_word[] = "run"; /* the value of a name that does something */

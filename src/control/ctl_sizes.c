@@ -5,7 +5,6 @@
 #include "base/os.h"
 #include "control/ctl.h"
 #include "heap/counts.h"
-#include "opt/opt.h"
 
 static int give_size(struct ctl_call *call, size_t value) {
     call->value.size = value;

@@ -5,9 +5,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "opt/opt.h"
 #include "base/os.h"
 #include "control/ctl.h"
+#include "heap/heap.h"
+#include "opt/opt.h"
 
 int thread_arena_leaf(struct ctl_call *call) {
     if (!call->writes) {

@@ -16,8 +16,9 @@
 #include "base/fmt.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
+#include "control/control.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 enum { SUFFIX_BYTES = 24, MOST_TRIES = 10000 };

@@ -37,6 +37,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_socket.h"
+#include "control/control.h"
 #include "control/pressure.h"
 #include "cpu/cpu.h"
 #include "heap/counts.h"

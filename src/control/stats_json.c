@@ -10,6 +10,7 @@
 #include "base/fmt.h"
 #include "control/stats.h"
 #include "heap/counts.h"
+#include "opt/opt.h"
 
 /* ---------------------------------------------------------------- rows */
 

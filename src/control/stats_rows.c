@@ -10,6 +10,7 @@
 #include "base/os.h"
 #include "control/control.h"
 #include "control/stats.h"
+#include "opt/opt.h"
 
 /* ---------------------------------------------------------------- figures */
 

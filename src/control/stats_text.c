@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "control/stats.h"
 #include "heap/counts.h"
+#include "opt/opt.h"
 
 /* ---------------------------------------------------------------- tables */
 

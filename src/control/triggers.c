@@ -27,6 +27,7 @@
 #include "base/fmt.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "control/control.h"
 #include "control/events.h"
 #include "control/numbered.h"
 #include "control/pressure.h"

@@ -22,6 +22,7 @@
 #include "base/own.h"
 #include "control/control.h"
 #include "control/ctl_set.h"
+#include "control/recorder.h"
 #include "cpu/cpu.h"
 #include "leak/leak.h"
 #include "opt/opt.h"

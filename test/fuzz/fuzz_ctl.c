@@ -14,6 +14,7 @@
 
 #include <tally/tally.h>
 
+#include "control/control.h"
 #include "control/ctl.h"
 #include "fuzz.h"
 

@@ -10,6 +10,7 @@
 #include "control/ctl.h"
 #include "ctl_calls.h"
 #include "fake_profiler.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 #include "unit.h"
 
