@@ -25,6 +25,7 @@ SIDE_DOORS = {
     "heap/counts.h": ("prof", "control", "api"),
     "heap/fast.h": ("api",),  # what malloc and free inline ...
     "heap/magazine.h": ("api",),  # ... with what they take from and give to
+    "prof/cfi.h": ("cpu",),
 }
 # The folders of the command, and what of the library they share.
 CLI_LAYERS = ("common", "args", "profile", "read", "names", "live", "select", "view", "export",

@@ -16,11 +16,9 @@
 #include "api/leak_exit.h"
 #include "api/life.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
-#include "control/control.h"
 #include "leak/leak.h"
-#include "prof/prof.h"
+#include "opt/opt.h"
 
 #if TALLY_OVERRIDE
 

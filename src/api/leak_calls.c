@@ -13,10 +13,9 @@
 #include "api/leak_exit.h"
 #include "api/life.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
-#include "control/control.h"
 #include "leak/leak.h"
+#include "opt/opt.h"
 #include "prof/prof.h"
 
 /* The first call of a process starts the library; false in a handler that interrupts it. */

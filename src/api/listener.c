@@ -14,12 +14,12 @@
 #include "api/background.h"
 #include "api/life.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "base/own.h"
 #include "control/control.h"
 #include "heap/heap.h"
-#include "prof/prof.h"
+#include "opt/opt.h"
+#include "out/out.h"
 
 static void *run(void *unused) {
     (void)unused;

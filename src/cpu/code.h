@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/common.h"
-#include "prof/prof.h"
+#include "prof/cfi.h"
 
 enum code_answer {
     CODE_RULE,     /* here is the rule */

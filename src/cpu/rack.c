@@ -6,7 +6,6 @@
 
 #include <stdatomic.h>
 
-#include "base/bits.h"
 #include "base/os.h"
 #include "base/own.h"
 

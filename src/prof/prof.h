@@ -13,7 +13,6 @@
 
 #include "heap/heap.h"
 #include "out/out.h"
-#include "prof/cfi.h"
 
 struct trie_path;
 struct os_remap_call;

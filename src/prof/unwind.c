@@ -43,11 +43,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/log.h"
-#include "opt/opt.h"
 #include "base/os.h"
 #include "heap/heap.h"
+#include "opt/opt.h"
 #include "prof/cfi.h"
 #include "prof/libgcc.h"
 
