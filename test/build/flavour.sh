@@ -30,13 +30,15 @@ quietly() {
     return $status
 }
 
-# build_flavour NAME PRESET [CMAKE ARGUMENT...]: builds into build-NAME.
+# build_flavour NAME PRESET [CMAKE ARGUMENT...]: builds $targets into build-NAME.
+targets="all tests"
 build_flavour() {
     local name=$1 preset=$2
     shift 2
     cd "$SOURCE"
     quietly cmake --preset "$preset" -B "build-$name" -DTALLY_WERROR=ON -DTALLY_BUILD_TESTS=OFF "$@"
-    quietly cmake --build "build-$name" -j 2 --target all tests
+    # shellcheck disable=SC2086
+    quietly cmake --build "build-$name" -j 2 --target $targets
 }
 
 # For build_flavour where the command would be no other than elsewhere: it is left out.
