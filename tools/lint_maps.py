@@ -21,7 +21,7 @@ FILE = r"[\w./*-]*\w[\w*-]*\.(?:c|h|cc|def|py|sh|js|map|md|txt|\[ch\])(?!\w)"
 # What only a program writes: snake_case or CONSTANTS, with members and parentheses or without.
 NAME = r"(?:struct |enum )?[A-Za-z]\w*(?:\.\w+)*(?:\(\))?"
 # Whose words count as existing: what a reader can look up.  Scripts of tests make names up.
-CODE = ("src/", "cli/", "include/", "tools/", "bench/", "Makefile", "CMakeLists.txt")
+CODE = ("src/", "cli/", "include/", "tools/", "bench/", "test/lib/", "Makefile", "CMakeLists.txt")
 
 
 class Index:
@@ -31,7 +31,7 @@ class Index:
         self.sources = sources
         code = [source for path, source in sources.items()
                 if (path.startswith(CODE) and source.ext != ".md")
-                or (path.startswith("test/") and source.is_c)]
+                or (path.startswith("test/") and (source.is_c or path.endswith("CMakeLists.txt")))]
         self.all = set().union(*(source.words for source in code))
         self.all |= {source.stem for source in sources.values()}
         # A system call is written SYS_<name>.
