@@ -17,7 +17,8 @@ import sys
 
 import lint_maps
 
-LAYERS = ("base", "contract", "opt", "out", "heap", "prof", "cpu", "leak", "guard", "control", "api")
+LAYERS = ("base", "contract", "opt", "out", "stack", "heap", "prof", "cpu", "leak", "guard", "control",
+          "api")
 # Folders whose every header is for everybody above; the others have a front door, <folder>/<folder>.h.
 TOOLBOXES = ("base", "contract", "out")
 # Side doors, and the folders they are for.
@@ -25,7 +26,6 @@ SIDE_DOORS = {
     "heap/counts.h": ("prof", "control", "api"),
     "heap/fast.h": ("api",),  # what malloc and free inline ...
     "heap/magazine.h": ("api",),  # ... with what they take from and give to
-    "prof/cfi.h": ("cpu",),
 }
 # The folders of the command, and what of the library they share.
 CLI_LAYERS = ("common", "args", "profile", "read", "names", "live", "select", "view", "export",
@@ -286,7 +286,7 @@ def check_unique_names(sources):
 LISTS = (
     *((f"{layer.upper()}_SOURCES", f"src/{layer}/", (".c",)) for layer in LAYERS),
     ("CLI_SOURCES", "cli/", (".c",)),
-    ("LIBGCC_SOURCES", "src/prof/", (".c",)),
+    ("LIBGCC_SOURCES", "src/stack/", (".c",)),
     ("FILTER_SOURCES", "src/api/", (".c",)),
     ("UNIT_TESTS CLI_UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
     ("MODEL_TESTS", "test/model/model_", (".c",)),

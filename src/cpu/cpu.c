@@ -32,7 +32,7 @@
 #include "cpu/rack.h"
 #include "cpu/sums.h"
 #include "cpu/threads.h"
-#include "cpu/walk.h"
+#include "stack/stack.h"
 #include "cpu/writer.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
@@ -138,8 +138,8 @@ static void take_sample(const siginfo_t *info, const void *context, uint32_t wei
     slot->id = slot->thread == 0 ? os_thread_id() : 0;
     slot->met_unknown = false;
     slot->room.is_asked = false;
-    slot->count = cpu_walk(walk_registers_of(context), slot->addresses, RACK_DEPTH, &slot->room,
-                           &slot->met_unknown);
+    slot->count = walk_interrupted(walk_registers_of(context), slot->addresses, RACK_DEPTH,
+                                   &slot->room, &slot->met_unknown);
     if (rack_give(slot)) {
         writer_ring();
     }
@@ -222,14 +222,10 @@ static void scan(uint64_t now_ms) {
 /* Code that is not in /proc and damaged stacks are met again and again, so a look that finds nothing new puts
  * off the next one. */
 static void look_at_code(void) {
-    enum code_news news = code_look(no_handler_runs);
-    g.look_soon_ms =
-        news == CODE_SAME ? (uint32_t)min_size(2 * g.look_soon_ms, LOOK_MS) : LOOK_SOON_MS;
+    bool is_new = code_look(no_handler_runs);
+    g.look_soon_ms = is_new ? LOOK_SOON_MS : (uint32_t)min_size(2 * g.look_soon_ms, LOOK_MS);
     g.looked_ms = os_now_ms();
     g.met_unknown = false;
-    if (news == CODE_LOST) {
-        walk_forget();
-    }
 }
 
 /* A filter of system calls that the program has set may end it for one that the filter does not know; then the
@@ -570,16 +566,11 @@ unsigned cpu_hz(void) {
     return g.totals.hz;
 }
 
-__attribute__((noinline)) static struct walk_registers registers_here(void) {
-    const uintptr_t *frame = __builtin_frame_address(0);
-    return (struct walk_registers){
-        .address = frame[1] - 1, .stack = (uintptr_t)(frame + 2), .pointer = frame[0]};
-}
-
 unsigned cpu_read_stack(const void *context, uintptr_t *addresses, unsigned most,
                         unsigned skipped) {
     bool met_unknown = false;
-    struct walk_registers start = context != NULL ? walk_registers_of(context) : registers_here();
+    struct walk_registers start =
+        context != NULL ? walk_registers_of(context) : walk_registers_here();
     unsigned first = context != NULL ? skipped : skipped + 2; /* this function and its caller */
     struct rack_slot *slot = rack_take();                     /* The stack may be small. */
     if (slot == NULL) {
@@ -588,7 +579,8 @@ unsigned cpu_read_stack(const void *context, uintptr_t *addresses, unsigned most
     }
     atomic_fetch_add(&g.handlers, 1);
     slot->room.is_asked = false;
-    unsigned count = cpu_walk(start, slot->addresses, RACK_DEPTH, &slot->room, &met_unknown);
+    unsigned count =
+        walk_interrupted(start, slot->addresses, RACK_DEPTH, &slot->room, &met_unknown);
     atomic_fetch_sub(&g.handlers, 1);
     slot->addresses[0]--;
     unsigned kept = first < count ? (unsigned)min_size(count - first, most) : 0;

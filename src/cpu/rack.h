@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "cpu/code.h"
+#include "stack/stack.h"
 
 enum { RACK_DEPTH = 254, RACK_SLOTS = 2048 };
 

@@ -32,8 +32,8 @@
 #include "prof/recent.h"
 #include "prof/record.h"
 #include "prof/sample.h"
-#include "prof/unwind.h"
 #include "prof/usdt.h"
+#include "stack/stack.h"
 
 _Static_assert((unsigned)PROF_DEPTH_MOST == (unsigned)UNWIND_MOST, "stacks are read whole");
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_unwind.c - the stack that is found against the stack that there is: by frame pointers, by libgcc, and
+ * test_unwind.c - the stack that is found against the stack that there is: by frame pointers, by tables, and
  * with what is kept of the last walk.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,51 +13,59 @@
 #include <unwind.h>
 
 #include "opt/opt.h"
-#include "prof/unwind.h"
+#include "stack/rules.h"
+#include "stack/stack.h"
 #include "unit.h"
 #include "walked_stacks.h"
 
-/* ---------------------------------------------------------------- frame pointers and libgcc */
+/* ---------------------------------------------------------------- frame pointers and tables */
 
 TEST(frame_pointers_alone_find_every_caller) {
     begin(PROF_UNWIND_FRAME_POINTERS);
     struct walk walk = new_walk();
     descend(&walk, 20);
     check_found(&walk);
-    check(was_asked(0, 0));
+    check(has_counted(tables, 0));
 }
 
-TEST(libgcc_finds_the_same) {
+TEST(tables_that_are_read_each_time_tell_the_same) {
     begin(PROF_UNWIND_LIBGCC);
-    struct walk walk = new_walk();
-    descend(&walk, 20);
-    check_found(&walk);
-    check(was_asked(1, 1));
+    for (volatile unsigned i = 0; i < 3; i++) {
+        struct walk walk = new_walk();
+        unsigned before = tables;
+        descend(&walk, 20);
+        check_found(&walk);
+        check(SANITIZED || tables - before >= 20);
+    }
 }
 
-TEST(libgcc_is_asked_once_for_each_call) {
+TEST(the_tables_of_each_call_are_read_once) {
     begin(PROF_UNWIND_AUTO);
     struct walk walk = new_walk();
     struct walk first = {0};
+    unsigned at_first = 0;
     for (volatile unsigned i = 0; i < 10; i++) {
         descend_again(&walk, 20); /* always from here */
         first = i == 0 ? walk : first;
+        at_first = i == 0 ? tables : at_first;
         check_eq(walk.nfound, first.nfound); /* the outermost frames are there, too */
         check(memcmp(walk.found, first.found, walk.nfound * sizeof(walk.found[0])) == 0);
     }
-    check(was_asked(1, 1));
+    check(has_counted(tables, at_first));
     check(walk.nfound > walk.nnoted + 1);
 }
 
 TEST(known_calls_are_known_in_every_combination) {
     begin(PROF_UNWIND_AUTO);
     struct walk walk = new_walk();
+    unsigned at_first = 0;
     for (volatile unsigned levels = 1; levels < 30; levels++) {
         descend_again(&walk, levels);
+        at_first = levels == 1 ? tables : at_first;
     }
-    check(was_asked(1, 1));
+    check(has_counted(tables, at_first));
     descend(&walk, 1); /* another call of it */
-    check(was_asked(2, 2));
+    check(has_counted(tables, at_first + 1));
 }
 
 #if defined(__x86_64__)
@@ -137,14 +146,16 @@ TEST(code_without_frame_pointers_hides_nothing_from_auto) {
     begin(PROF_UNWIND_AUTO);
     uintptr_t values[40];
     unsigned count = make_values(values);
+    unsigned at_first = 0;
     for (volatile unsigned i = 0; i < 2 * count; i++) {
         struct walk walk = new_walk();
         struct through through =
             new_through(&walk, call_clobbering, after_clobbering, values[i % count]);
         descend_through(&through);
         check_found_through(&through);
+        at_first = i == 0 ? tables : at_first;
     }
-    check(was_asked(1, 3)); /* and what is known does not depend on what the register holds */
+    check(has_counted(tables, at_first)); /* whatever the register holds */
 }
 
 TEST(frameless_code_hides_nothing_from_auto) {
@@ -210,8 +221,7 @@ TEST(frames_of_varying_size_are_noticed) {
 
 /* ---------------------------------------------------------------- what is kept of the last walk */
 
-/* A thread that keeps nothing: what is known about sites is the same, so that the two may differ in nothing
- * else. */
+/* A thread that keeps nothing: the rules are the same, so that the two may differ in nothing else. */
 static struct unwind_thread forgetful;
 
 static struct {
@@ -237,6 +247,33 @@ static void check_notes(struct unwind_stack stack) {
     }
 }
 
+struct reference {
+    uintptr_t below, *addresses;
+    unsigned count, most;
+};
+
+static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
+    struct reference *reference = argument;
+    int is_exact = 0;
+    uintptr_t address = _Unwind_GetIPInfo(context, &is_exact);
+    if (address == 0 || reference->count == reference->most) {
+        return _URC_END_OF_STACK;
+    }
+    if (_Unwind_GetCFA(context) > reference->below) {
+        reference->addresses[reference->count++] = address + (unsigned)(is_exact != 0);
+    }
+    return _URC_NO_REASON;
+}
+
+/* What libgcc's own unwinder finds. */
+static void check_against_libgcc(void *frame, const uintptr_t *found, unsigned count) {
+    static uintptr_t addresses[UNWIND_ROOM];
+    struct reference reference = {(uintptr_t)frame, addresses, 0, 128};
+    _Unwind_Backtrace(visit, &reference);
+    check_eq(reference.count, count);
+    check(memcmp(addresses, found, count * sizeof(found[0])) == 0);
+}
+
 /* The walk that uses what is kept against one that cannot. */
 static __attribute__((noinline)) void compare(void *unused) {
     static uintptr_t found[UNWIND_ROOM], fresh[UNWIND_ROOM];
@@ -254,6 +291,7 @@ static __attribute__((noinline)) void compare(void *unused) {
     unsigned count = unwind(&forgetful, frame, fresh, 128);
     check_eq(stack.count, count);
     check(memcmp(found, fresh, count * sizeof(found[0])) == 0);
+    check_against_libgcc(frame, found, count);
     kept.looks++;
     __asm__ volatile("" ::: "memory");
 }
@@ -304,7 +342,7 @@ static __attribute__((noinline)) void take_a_road(void *argument) {
     }
     for (unsigned turns = 1 + (fork_in_the_road(2) == 0); turns > 0; turns--) {
         void *next = (void *)(depth - 1);
-        switch (fork_in_the_road(SANITIZED ? 3 : 5)) {
+        switch (fork_in_the_road(SANITIZED ? 3 : 6)) {
         case 0:
             left_road(next);
             break;
@@ -317,6 +355,9 @@ static __attribute__((noinline)) void take_a_road(void *argument) {
 #if defined(__x86_64__)
         case 3:
             call_clobbering(next_road, next, fork_in_the_road(2) ? 0 : roads);
+            break;
+        case 4:
+            call_saving(next_road, next, roads);
             break;
         default:
             call_frameless(next_road, next, 0);
@@ -342,26 +383,13 @@ TEST(a_walk_with_what_is_kept_finds_what_a_fresh_one_finds) {
     check(kept.numbered > kept.looks);
 }
 
-/* Teaches that a distance varies, which was not known. */
-static void learn_something(void) {
-    for (unsigned size = 32; size <= 64; size += 32) {
-        struct walk walk = new_walk();
-        walk.thread = &forgetful;
-#if defined(__x86_64__)
-        call_varying(look, &walk, size);
-#else
-        descend(&walk, size);
-#endif
-    }
-}
-
-TEST(what_was_kept_counts_no_more_when_a_site_is_known_otherwise) {
+TEST(what_was_kept_counts_no_more_when_rules_are_forgotten) {
     begin(PROF_UNWIND_AUTO);
     enum { TURNS = 9, LESSON = 4 };
-    for (unsigned i = 0; i < TURNS; i++) {
+    for (volatile unsigned i = 0; i < TURNS; i++) {
         unsigned before = kept.same;
         if (i == LESSON) {
-            learn_something();
+            rules_forget();
         }
         compare(NULL);
         bool is_settled = i == LESSON - 1 || i == TURNS - 1;
@@ -369,6 +397,105 @@ TEST(what_was_kept_counts_no_more_when_a_site_is_known_otherwise) {
         check(kept.same == before || i != LESSON);
     }
 }
+
+#if defined(__x86_64__)
+/* Two stacks whose inner frames lie in the same place and differ in nothing but the frame pointer that an
+ * inner function has saved.  It leads to other frames, while what the first stack had there is still the same. */
+enum { BOTH_ROOMS = 1024 };
+
+static void __attribute__((noinline)) walk_beyond(uintptr_t bytes, bool is_adjacent) {
+    volatile char *room = __builtin_alloca(BOTH_ROOMS - bytes);
+    room[0] = 1;
+    if (is_adjacent) {
+        call_clobbering(compare, NULL, 5);
+    } else { /* which leaves the frame pointer alone, calls call_saving(compare, ...) */
+        call_frameless((void (*)(void *))(uintptr_t)call_saving, (void *)(uintptr_t)compare, 5);
+    }
+    __asm__ volatile("" ::"r"(room) : "memory");
+}
+
+static void __attribute__((noinline)) walk_from_either(uintptr_t bytes, bool is_adjacent) {
+    volatile char *room = __builtin_alloca(bytes);
+    room[0] = 1;
+    if (bytes < BOTH_ROOMS / 2) {
+        walk_beyond(bytes, is_adjacent);
+        __asm__ volatile("nop" ::"r"(room) : "memory");
+    } else {
+        walk_beyond(bytes, is_adjacent);
+        __asm__ volatile("nop; nop" ::"r"(room) : "memory");
+    }
+}
+
+TEST(a_frame_pointer_that_was_saved_inside_leads_elsewhere) {
+    begin(PROF_UNWIND_AUTO);
+    for (volatile unsigned i = 0; i < 40; i++) {
+        walk_from_either(i / 2 % 2 ? 512 : 128, i < 20);
+    }
+    check(kept.same > 0);
+}
+
+/* As if the code had been there before with another frame, and nobody had noticed that it has changed. */
+TEST(rules_of_code_that_is_gone_are_noticed) {
+    begin(PROF_UNWIND_AUTO);
+    struct cfi_rule rule = {.frame = CFI_STACK, .offset = 64, .of_return = -8, .saved = CFI_SAME};
+    struct walk walk = new_walk();
+    struct through through = new_through(&walk, call_frameless, after_frameless, 0);
+    for (volatile unsigned i = 0; i < 2 * 4096; i++) {
+        if (i == 4096) {
+            rules_keep((uintptr_t)after_frameless - 1, rule_pack(&rule) | RULE_ASKED);
+            walk.thread->count = 0;
+        }
+        walk.nnoted = 0;
+        descend_through(&through);
+    }
+    check_found_through(&through);
+}
+
+/* Machine code made at run time, whose tables are registered by hand: subq $24, %rsp; movq %rdi, %rax;
+ * movq %rsi, %rdi; callq *%rax; addq $24, %rsp; retq. */
+static const unsigned char made_code[] = {0x48, 0x83, 0xec, 24,   0x48, 0x89, 0xf8, 0x48, 0x89,
+                                          0xf7, 0xff, 0xd0, 0x48, 0x83, 0xc4, 24,   0xc3};
+enum { AFTER_CALL = 12 };
+
+struct made_tables {
+    struct {
+        uint32_t length, zero;
+        unsigned char
+            bytes[16]; /* version, no letters, factors 1 and -8, return register 16, program */
+    } shared;
+    struct __attribute__((packed)) {
+        uint32_t length, back;
+        const unsigned char *start;
+        uint64_t size;
+        unsigned char program[8]; /* after 4 bytes the frame is 32 bytes up */
+    } description;
+    uint32_t end;
+};
+
+static struct made_tables made_tables = {
+    .shared = {20, 0, {1, 0, 1, 0x78, 16, 0x0c, 7, 8, 0x90, 1}},
+    .description = {28, 28, NULL, sizeof(made_code), {0x44, 0x0e, 32}},
+};
+
+TEST(tables_that_are_registered_by_hand_are_read) {
+    begin(PROF_UNWIND_AUTO);
+    unsigned char *code =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(code, made_code, sizeof(made_code));
+    check(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0);
+    made_tables.description.start = code;
+    void (*register_frame)(void *);
+    *(void **)&register_frame = dlsym(dlopen("libgcc_s.so.1", RTLD_NOW), "__register_frame");
+    register_frame(&made_tables);
+    for (volatile unsigned i = 0; i < 4; i++) {
+        struct walk walk = new_walk();
+        struct through through =
+            new_through(&walk, (caller *)(uintptr_t)code, (const char *)code + AFTER_CALL, 0);
+        descend_through(&through);
+        check_found_through(&through);
+    }
+}
+#endif
 
 static void *wander_in_thread(void *argument) {
     unwind_begin(&main_thread);

@@ -11,7 +11,7 @@
 #include "test.h"
 
 extern "C" {
-#include "prof/unwind.h"
+#include "stack/stack.h"
 void os_init(void);
 }
 

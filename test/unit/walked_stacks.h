@@ -4,7 +4,7 @@
  *
  * Each function on the way notes its own return address, so the truth is known frame by frame.  Code
  * without frame pointers, and without unwind tables, is written in assembler, where nothing depends on
- * the compiler.  libgcc's unwinder is counted on its way out of dlsym (--wrap).
+ * the compiler.  What libgcc is asked for is counted on its way out of dlsym (--wrap).
  */
 #ifndef TALLY_TEST_WALKED_STACKS_H
 #define TALLY_TEST_WALKED_STACKS_H
@@ -16,33 +16,34 @@
 
 #include "base/os.h"
 #include "opt/opt.h"
-#include "prof/unwind.h"
+#include "stack/libgcc.h"
+#include "stack/stack.h"
 #include "unit.h"
 
 /* ---------------------------------------------------------------- libgcc, counted */
 
-static _Unwind_Reason_Code (*real_backtrace)(_Unwind_Trace_Fn, void *);
-static _Atomic unsigned asked;
+static libgcc_finder *real_table;
+static _Atomic unsigned tables;
 
-static inline _Unwind_Reason_Code counting_backtrace(_Unwind_Trace_Fn visit, void *context) {
-    asked++;
-    return real_backtrace(visit, context);
+static inline const void *counting_table(void *address, struct libgcc_bases *bases) {
+    tables++;
+    return real_table(address, bases);
 }
 
 void *__real_dlsym(void *library, const char *name);
 void *__wrap_dlsym(void *library, const char *name);
 void *__wrap_dlsym(void *library, const char *name) {
     void *symbol = __real_dlsym(library, name);
-    if (strcmp(name, "_Unwind_Backtrace") == 0) {
-        *(void **)&real_backtrace = symbol;
-        return (void *)counting_backtrace;
+    if (strcmp(name, "_Unwind_Find_FDE") == 0) {
+        *(void **)&real_table = symbol;
+        return (void *)counting_table;
     }
     return symbol;
 }
 
 /* A sanitizer has libgcc in the program: there it cannot be counted. */
-static inline bool was_asked(unsigned least, unsigned most) {
-    return SANITIZED || (least <= asked && asked <= most);
+static inline bool has_counted(unsigned count, unsigned expected) {
+    return SANITIZED || count == expected;
 }
 
 /* ---------------------------------------------------------------- code of other kinds */
@@ -54,6 +55,7 @@ void call_frameless(void (*function)(void *), void *argument, uintptr_t value);
 void call_without_tables(void (*function)(void *), void *argument, uintptr_t value);
 void call_frame_without_tables(void (*function)(void *), void *argument, uintptr_t value);
 void call_varying(void (*function)(void *), void *argument, uintptr_t value);
+void call_saving(void (*function)(void *), void *argument, uintptr_t value);
 extern const char after_varying[], after_clobbering[], after_frameless[], after_without_tables[],
     after_frame_without_tables[];
 
@@ -70,6 +72,17 @@ __asm__(".text\n"
         "subq $8, %rsp\n .cfi_adjust_cfa_offset 8\n movq %rdi, %rax\n movq %rsi, %rdi\n"
         "callq *%rax\n"
         "after_frameless: addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
+        "retq\n .cfi_endproc\n"
+        /* The same with rbp saved among other registers. */
+        "call_saving: .cfi_startproc\n"
+        "pushq %rbx\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbx, 0\n"
+        "pushq %rbp\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbp, 0\n"
+        "subq $8, %rsp\n .cfi_adjust_cfa_offset 8\n"
+        "movq %rdx, %rbp\n movq %rdx, %rbx\n movq %rdi, %rax\n movq %rsi, %rdi\n"
+        "callq *%rax\n"
+        "addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
+        "popq %rbp\n .cfi_adjust_cfa_offset -8\n .cfi_restore %rbp\n"
+        "popq %rbx\n .cfi_adjust_cfa_offset -8\n .cfi_restore %rbx\n"
         "retq\n .cfi_endproc\n"
         /* Takes `value` bytes of the stack, as alloca does, and finds back by rbx. */
         "call_varying: .cfi_startproc\n"
@@ -141,14 +154,14 @@ static inline void begin(uint64_t how) {
     opt.prof_unwind = how;
     unwind_init();
     unwind_prepare();
-    asked = 0;
+    tables = 0;
 }
 
 static inline struct walk new_walk(void) {
     return (struct walk){.thread = &main_thread, .most = 128};
 }
 
-/* ---------------------------------------------------------------- frame pointers and libgcc */
+/* ---------------------------------------------------------------- frame pointers and tables */
 
 static __attribute__((noinline, unused)) void descend_again(struct walk *walk, unsigned levels) {
     struct walk again = {.thread = walk->thread, .most = walk->most};

@@ -5,20 +5,18 @@
  *      description (FDE)   length, distance back to the rules it shares (CIE), start, size, program
  *      shared rules (CIE)  length, 0, version, letters, factors, register of the return address, program
  *
- * Both programs are run up to the address in question.  Three things are followed: by which register and
- * offset the frame is found (the CFA), and where from there the return address and the caller's frame
- * pointer are.
+ * Both programs are run up to the address in question.  Followed are by which register and offset the frame
+ * is found (the CFA), and where from there the return address is, and the caller's frame pointer and base
+ * register.
  *
  * A frame may be given by an expression.  Those that compilers and linkers make add to the stack pointer
  * what depends on the address alone (the linker's stubs), or read one word at the frame pointer (functions
  * that align their stack).  So they are run with two values for the registers: what differs as these do is a
  * register plus an offset.
  */
-#include "prof/cfi.h"
+#include "stack/cfi.h"
 
 #include <string.h>
-
-#include "prof/libgcc.h"
 
 enum {
     ADVANCE = 0x40, /* in the upper two bits, the rest is the operand */
@@ -70,6 +68,7 @@ struct state {
     struct expression expression; /* of the frame, if it is not a register and an offset */
     struct place returned;        /* the return address */
     struct place pointer;         /* the frame pointer */
+    struct place base;
 };
 
 struct program {
@@ -78,6 +77,7 @@ struct program {
     int64_t data_factor;
     uint64_t return_register;
     uintptr_t at, until;
+    bool has_data;             /* before the program of a description */
     struct state state, first; /* now, and after the shared program */
     struct state remembered[REMEMBERED_MOST];
     unsigned depth;
@@ -120,7 +120,10 @@ static struct place *place_of(struct program *program, struct state *state, uint
     if (reg == program->return_register) {
         return &state->returned;
     }
-    return reg == FRAME_REGISTER ? &state->pointer : &program->ignored;
+    if (reg == FRAME_REGISTER) {
+        return &state->pointer;
+    }
+    return reg == BASE_REGISTER ? &state->base : &program->ignored;
 }
 
 static void set_place(struct program *program, uint64_t reg, struct place place) {
@@ -286,7 +289,8 @@ static unsigned encoded_bytes(unsigned encoding) {
     return bytes[encoding & 7];
 }
 
-/* The letters behind z say what the data behind the factors are; of interest is how addresses look. */
+/* The letters behind z say what the data behind the factors are; of interest is how addresses look.  Where no
+ * letter tells, they are plain. */
 static bool read_encoding(const char *letters, const unsigned char *data, const unsigned char *end,
                           unsigned *encoding) {
     for (; *letters != '\0' && data < end; letters++) {
@@ -306,7 +310,8 @@ static bool read_encoding(const char *letters, const unsigned char *data, const 
             return false;
         }
     }
-    return false;
+    *encoding = 0;
+    return true;
 }
 
 /* Behind data of a length that is told before it. */
@@ -327,12 +332,18 @@ static bool begin_shared(struct program *program, const unsigned char *shared, u
     program->code_factor = read_unsigned(&next);
     program->data_factor = read_signed(&next);
     program->return_register = version == 1 ? *next++ : read_unsigned(&next);
-    if (length == UINT32_MAX || letters[0] != 'z') {
+    if (length == UINT32_MAX || (letters[0] != 'z' && letters[0] != '\0')) {
         return false;
     }
     program->end = shared + sizeof(length) + length;
-    program->next = skip_data(next, program->end);
+    program->next = next;
+    program->has_data = letters[0] == 'z';
     *is_signal = strchr(letters, 'S') != NULL;
+    *encoding = 0;
+    if (!program->has_data) {
+        return true;
+    }
+    program->next = skip_data(next, program->end);
     (void)read_unsigned(&next);
     return read_encoding(letters + 1, next, program->end, encoding);
 }
@@ -347,28 +358,8 @@ static bool run_both(struct program *program, const unsigned char *own, unsigned
     memcpy(&length, own, sizeof(length));
     const unsigned char *next = own + 2 * sizeof(uint32_t) + 2 * (size_t)encoded_bytes(encoding);
     program->end = own + sizeof(length) + length;
-    program->next = skip_data(next, program->end);
+    program->next = program->has_data ? skip_data(next, program->end) : next;
     return run(program);
-}
-
-bool cfi_find_slot(const void *description, uintptr_t start, uintptr_t address,
-                   struct cfi_slot *slot) {
-    const unsigned char *own = description;
-    uint32_t length, back;
-    unsigned encoding;
-    bool is_signal;
-    memcpy(&length, own, sizeof(length));
-    memcpy(&back, own + sizeof(length), sizeof(back));
-    struct program program = {.at = start, .until = address};
-    const struct state *state = &program.state;
-    if (length == UINT32_MAX ||
-        !begin_shared(&program, own + sizeof(length) - back, &encoding, &is_signal) ||
-        !run_both(&program, own, encoding) || state->expression.length != 0 ||
-        state->returned.kind != PLACE_AT) {
-        return false;
-    }
-    *slot = (struct cfi_slot){state->reg, state->offset + state->returned.offset};
-    return true;
 }
 
 /* ---------------------------------------------------------------- expressions */
@@ -464,9 +455,15 @@ static bool run_machine(struct machine *machine, struct expression expression) {
     return machine->depth == 1;
 }
 
-/* A register and an offset, or the word there, if that is what the expression comes to. */
-static bool solve(struct expression expression, uintptr_t address, struct cfi_slot *slot,
-                  bool *reads) {
+/* A register and an offset, or the word there. */
+struct solution {
+    unsigned reg;
+    int64_t offset;
+    bool reads;
+};
+
+/* False if the expression comes to anything else. */
+static bool solve(struct expression expression, uintptr_t address, struct solution *solution) {
     enum { APART = 1 << 20 };
     struct machine zero = {.address = address};
     struct machine stack = {.address = address, .stack = APART};
@@ -477,8 +474,8 @@ static bool solve(struct expression expression, uintptr_t address, struct cfi_sl
     }
     bool by_stack = stack.values[0] - zero.values[0] == APART;
     bool by_pointer = pointer.values[0] - zero.values[0] == APART;
-    *slot = (struct cfi_slot){by_stack ? STACK_REGISTER : FRAME_REGISTER, zero.values[0]};
-    *reads = zero.reads;
+    *solution =
+        (struct solution){by_stack ? STACK_REGISTER : FRAME_REGISTER, zero.values[0], zero.reads};
     return by_stack != by_pointer;
 }
 
@@ -489,20 +486,19 @@ static bool fits(int64_t offset) {
 }
 
 static bool find_frame(const struct state *state, uintptr_t address, struct cfi_rule *rule) {
-    struct cfi_slot slot = {state->reg, state->offset};
-    bool reads = false;
-    if (state->expression.length != 0 && !solve(state->expression, address, &slot, &reads)) {
+    struct solution found = {state->reg, state->offset, false};
+    if (state->expression.length != 0 && !solve(state->expression, address, &found)) {
         return false;
     }
-    rule->offset = (int32_t)slot.offset;
-    if (slot.reg == STACK_REGISTER && !reads) {
-        rule->frame = CFI_STACK;
-    } else if (slot.reg == FRAME_REGISTER) {
-        rule->frame = reads ? CFI_AT_POINTER : CFI_POINTER;
+    rule->offset = (int32_t)found.offset;
+    if (found.reg == FRAME_REGISTER) {
+        rule->frame = found.reads ? CFI_AT_POINTER : CFI_POINTER;
+    } else if (found.reads || (found.reg != STACK_REGISTER && found.reg != BASE_REGISTER)) {
+        return false;
     } else {
-        return false;
+        rule->frame = found.reg == STACK_REGISTER ? CFI_STACK : CFI_BASE;
     }
-    return fits(slot.offset);
+    return fits(found.offset);
 }
 
 static bool find_return(const struct state *state, struct cfi_rule *rule) {
@@ -524,21 +520,27 @@ static bool find_return(const struct state *state, struct cfi_rule *rule) {
 }
 
 static bool find_pointer(const struct state *state, uintptr_t address, struct cfi_rule *rule) {
-    struct cfi_slot slot = {0, state->pointer.offset};
-    bool reads = false;
+    struct solution found = {.offset = state->pointer.offset};
     rule->saved = CFI_SAME;
     if (state->pointer.kind == PLACE_AT) {
         rule->saved = CFI_SAVED;
     } else if (state->pointer.kind == PLACE_COMPUTED) {
         if (state->pointer.expression.length == 0 ||
-            !solve(state->pointer.expression, address, &slot, &reads) || reads ||
-            slot.reg != FRAME_REGISTER) {
+            !solve(state->pointer.expression, address, &found) || found.reads ||
+            found.reg != FRAME_REGISTER) {
             return false;
         }
         rule->saved = CFI_SAVED_AT_ITSELF;
     }
-    rule->of_saved = (int32_t)slot.offset;
-    return fits(slot.offset);
+    rule->of_saved = (int32_t)found.offset;
+    return fits(found.offset);
+}
+
+static void find_base(const struct state *state, struct cfi_rule *rule) {
+    rule->base = state->base.kind == PLACE_UNSAID || state->base.kind == PLACE_SAME ? CFI_SAME
+                 : state->base.kind == PLACE_AT && fits(state->base.offset)         ? CFI_SAVED
+                                                                                    : CFI_LOST;
+    rule->of_base = (int32_t)state->base.offset;
 }
 
 /* The lengths of copies that may be damaged. */
@@ -556,25 +558,28 @@ static bool is_inside(const unsigned char *own, unsigned encoding, uintptr_t dis
     return distance < read_fixed(&next, bytes);
 }
 
-bool cfi_find_rule(const struct cfi_copy *copy, uintptr_t start, uintptr_t address,
+bool cfi_find_rule(const struct cfi_parts *parts, uintptr_t start, uintptr_t address,
                    struct cfi_rule *rule) {
     struct program program = {.at = start, .until = address};
     unsigned encoding;
     bool is_signal;
     *rule = (struct cfi_rule){0};
-    if (!is_whole(copy->description, copy->description_bytes) ||
-        !is_whole(copy->shared, copy->shared_bytes) ||
-        !begin_shared(&program, copy->shared, &encoding, &is_signal)) {
+    if (!is_whole(parts->description, parts->description_bytes) ||
+        !is_whole(parts->shared, parts->shared_bytes) ||
+        !begin_shared(&program, parts->shared, &encoding, &is_signal)) {
         return false;
     }
-    if (!is_inside(copy->description, encoding, address - start)) {
+    if (!is_inside(parts->description, encoding, address - start)) {
         return false;
     }
     if (is_signal) {
         rule->frame = CFI_SIGNAL;
         return true;
     }
-    return run_both(&program, copy->description, encoding) &&
-           find_frame(&program.state, address, rule) && find_return(&program.state, rule) &&
+    if (!run_both(&program, parts->description, encoding)) {
+        return false;
+    }
+    find_base(&program.state, rule);
+    return find_frame(&program.state, address, rule) && find_return(&program.state, rule) &&
            find_pointer(&program.state, address, rule);
 }

@@ -6,12 +6,12 @@
  *                      { start of a function, its description } ...      sorted, relative to the header
  *
  * A description (FDE) and the rules it shares with others (CIE) are copied into the room that the caller has
- * and run there (prof/cfi.h).
+ * and run there (cfi.h).
  *
  * Threads     An array is never changed once handlers can see it.  The one before is given back when all
  *             handlers that could have seen it have ended.
  */
-#include "cpu/code.h"
+#include "stack/code.h"
 
 #include <elf.h>
 #include <stdatomic.h>
@@ -21,6 +21,7 @@
 #include "base/os_shared.h"
 #include "base/os_timer.h"
 #include "out/maps.h"
+#include "stack/rules.h"
 
 struct range {
     uintptr_t start, end;
@@ -193,23 +194,26 @@ static bool is_as_before(const struct pile *text) {
 }
 
 /* Puts new ranges in the place of the old ones. */
-static enum code_news replace(struct maps *maps) {
+static bool replace(struct maps *maps) {
     struct ranges *now = make_ranges(maps);
     if (now == NULL) {
         pile_release(&maps->text);
-        return CODE_SAME;
+        return false;
     }
     pile_release(&g.text);
     g.text = maps->text;
     struct ranges *old = g.now;
     bool lost = old != NULL && has_lost(old, now);
-    atomic_store(&g.now,
-                 now); /* Sequentially consistent, as is the question whether handlers run. */
+    /* Sequentially consistent, as is the question whether handlers run. */
+    atomic_store(&g.now, now);
     g.before = old;
-    return lost ? CODE_LOST : CODE_MORE;
+    if (lost) {
+        rules_forget();
+    }
+    return true;
 }
 
-enum code_news code_look(bool (*is_idle)(void)) {
+bool code_look(bool (*is_idle)(void)) {
     struct maps maps = {0};
     if (g.before != NULL && is_idle()) {
         os_unmap(g.before, g.before->bytes);
@@ -217,14 +221,14 @@ enum code_news code_look(bool (*is_idle)(void)) {
     }
     if (g.before != NULL || !maps_read_text(&maps.text) || is_as_before(&maps.text)) {
         pile_release(&maps.text);
-        return CODE_SAME;
+        return false;
     }
     return replace(&maps);
 }
 
 void code_forked(void) {
-    g.text =
-        (struct pile){0}; /* It may be half made, and so may what is given back: both are lost. */
+    /* It may be half made, and so may what is given back: both are lost. */
+    g.text = (struct pile){0};
     g.before = NULL;
 }
 
@@ -294,7 +298,7 @@ static bool find_rule(const struct range *range, uintptr_t address, struct code_
     }
     memcpy(&back, room->bytes + sizeof(uint32_t), sizeof(back));
     size_t next = bytes + CFI_BEHIND;
-    struct cfi_copy parts = {
+    struct cfi_parts parts = {
         .description = room->bytes, .shared = room->bytes + next, .description_bytes = bytes};
     if (next + sizeof(uint32_t) + CFI_BEHIND >= CODE_ROOM) {
         return false;
@@ -304,11 +308,12 @@ static bool find_rule(const struct range *range, uintptr_t address, struct code_
            cfi_find_rule(&parts, range->header + (uintptr_t)(intptr_t)entry.start, address, rule);
 }
 
-enum code_answer code_find(uintptr_t address, struct code_room *room, struct cfi_rule *rule) {
+struct cfi_rule code_find(uintptr_t address, struct code_room *room) {
     const struct ranges *ranges = atomic_load(&g.now);
     const struct range *range = ranges != NULL ? find_range(ranges, address) : NULL;
+    struct cfi_rule rule;
     if (range == NULL) {
-        return CODE_UNKNOWN;
+        return (struct cfi_rule){.frame = CFI_UNKNOWN};
     }
-    return find_rule(range, address, room, rule) ? CODE_RULE : CODE_NO_TABLE;
+    return find_rule(range, address, room, &rule) ? rule : (struct cfi_rule){.frame = CFI_NO_TABLE};
 }

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * levels.c - a walk of a thread's own stack, with what is kept of the last one.
+ *
+ * A walk is a function of where it starts, of the rules, and of the words it reads: the return address in
+ * each slot and, if a function further out uses it, the frame pointer where it was saved.  So when it comes
+ * to a level that the last walk came to as well, and the rules are the same (generation), and the words of all
+ * levels outside are what they were, then the rest is what it was.
+ *
+ *      levels   [ outermost ........ known | ... free ... | now ... innermost ]
+ *
+ * New levels are written from the end downwards, until the walk meets a kept one.  Those below it were left
+ * since.  Where a level outside of it is changed, the ones before that are taken over, and the walk goes on
+ * by itself.  Kept slots are on the thread's own stack, in the part that was found to be readable, which
+ * never becomes less.
+ */
+#include "stack/levels.h"
+
+#include <string.h>
+
+#include "stack/rules.h"
+
+enum level_flag {
+    LEVEL_USES = 1,   /* the rule here uses the frame pointer, */
+    LEVEL_PASSES = 2, /* or leaves it for the next */
+};
+
+/* Two words at once. */
+typedef uintptr_t pair __attribute__((vector_size(2 * sizeof(uintptr_t)), aligned(8), may_alias));
+
+__attribute__((no_sanitize("address", "thread"))) static inline pair pair_at(uintptr_t address) {
+    return *(const pair *)address;
+}
+
+/* How the words of a level differ from what they were. */
+static inline pair change_of(const struct unwind_level *level) {
+    const pair *was = (const pair *)&level->frame;
+    const pair *counts = (const pair *)&level->mask;
+    return (pair_at(level->slot - sizeof(uintptr_t)) ^ *was) & *counts;
+}
+
+/* The frame pointer counts, and was read elsewhere than below the return address. */
+static inline bool is_far(const struct unwind_level *level) {
+    return level->needs && level->below > sizeof(uintptr_t);
+}
+
+/* All of it. */
+static bool is_changed(const struct unwind_level *level) {
+    pair change = change_of(level);
+    return (change[0] | change[1]) != 0 ||
+           (is_far(level) && walk_word_at(level->slot - level->below) != level->frame);
+}
+
+/* Of the outer `count` levels, how many were changed or lie outside of one that was.  Some are compared at
+ * once, whether there are as many or not: a mask of 0 makes any word do. */
+static inline unsigned count_stale(struct unwind_thread *thread, unsigned count, uintptr_t slot) {
+    for (unsigned i = 0; i < UNWIND_AT_ONCE; i++) {
+        thread->before[i].slot = slot;
+    }
+    const struct unwind_level *level = thread->levels + count;
+    pair change = {0, 0};
+    for (; level > thread->levels; level -= UNWIND_AT_ONCE) {
+        change |= change_of(level - 1) | change_of(level - 2) | change_of(level - 3) |
+                  change_of(level - 4);
+    }
+    if (LIKELY((change[0] | change[1]) == 0 && !thread->has_far)) {
+        return 0;
+    }
+    while (count > 0 && !is_changed(&thread->levels[count - 1])) {
+        count--;
+    }
+    return count;
+}
+
+/* Where the stack is after the return. */
+static inline uintptr_t stack_after(const struct unwind_level *level) {
+#if defined(__x86_64__) /* above the address, which the call has pushed */
+    return level->slot + sizeof(uintptr_t);
+#else
+    return level->slot + level->above;
+#endif
+}
+
+static inline bool is_same(const struct unwind_level *kept, const struct unwind_level *now) {
+    return kept->slot == now->slot && kept->word == now->word &&
+           stack_after(kept) == stack_after(now) && (kept->frame == now->frame || !kept->needs);
+}
+
+enum step { STEP_DONE, STEP_END, STEP_LOST };
+
+/* False where the slot cannot be. */
+static inline bool set_level(const struct unwind_level *from, struct unwind_level *to,
+                             uintptr_t last, uintptr_t slot, uintptr_t stack) {
+    to->slot = slot;
+    to->above = (uint32_t)(stack - slot);
+    to->below = 0;
+    to->frame = from->frame;
+    return slot > from->slot && slot % sizeof(uintptr_t) == 0 && slot <= last;
+}
+
+/* The frame pointer is where the function has saved it. */
+static inline bool set_frame(const struct unwind_level *from, struct unwind_level *to,
+                             uintptr_t at) {
+    if (at <= from->slot || at >= to->slot || at % sizeof(uintptr_t) != 0) {
+        return false;
+    }
+    to->below = (uint32_t)(to->slot - at);
+    to->frame = walk_word_at(at);
+    return true;
+}
+
+/* Beyond code without tables there may be frame pointers.  They are believed if they lead to a known call. */
+static enum step step_by_pointer(struct unwind_level *from, struct unwind_level *to,
+                                 uintptr_t last) {
+    uintptr_t slot = from->frame + sizeof(uintptr_t);
+    from->flags = LEVEL_USES;
+    if (!set_level(from, to, last, slot, slot + sizeof(uintptr_t)) ||
+        !set_frame(from, to, from->frame)) {
+        return STEP_END;
+    }
+    uint64_t rule = rules_find(stack_plain_address(walk_word_at(slot)) - 1);
+    return rule == 0 || rule_frame(rule) == CFI_NO_TABLE ? STEP_END : STEP_DONE;
+}
+
+/* From one new level to the next. */
+static __attribute__((noinline)) enum step
+step_by_rule(struct unwind_level *from, struct unwind_level *to, uintptr_t last, uint64_t rule) {
+    enum cfi_frame how = rule_frame(rule);
+    if (how == CFI_END) {
+        from->flags = 0;
+        return STEP_END;
+    }
+    if (how == CFI_NO_TABLE && rule & RULE_ASKED) {
+        return step_by_pointer(from, to, last);
+    }
+    if ((how != CFI_STACK && how != CFI_POINTER) || rule & 1 << RULE_RETURN_SHIFT) {
+        return STEP_LOST;
+    }
+    enum cfi_saved saved = rule_saved(rule);
+    uintptr_t base = how == CFI_POINTER ? from->frame : stack_after(from);
+    uintptr_t stack = base + rule_offset(rule, RULE_OFFSET);
+    uintptr_t slot = stack + rule_offset(rule, RULE_OF_RETURN);
+    from->flags = how == CFI_POINTER || saved == CFI_SAVED_AT_ITSELF ? LEVEL_USES : 0;
+    if (!set_level(from, to, last, slot, stack)) {
+        return STEP_LOST;
+    }
+    if (saved == CFI_SAME) {
+        from->flags |= LEVEL_PASSES;
+        return STEP_DONE;
+    }
+    uintptr_t at = (saved == CFI_SAVED ? stack : from->frame) + rule_offset(rule, RULE_OF_SAVED);
+    return set_frame(from, to, at) ? STEP_DONE : STEP_LOST;
+}
+
+/* The rule of a function with a frame pointer. */
+static const uint64_t frame_rule = CFI_POINTER | (uint64_t)CFI_SAVED << RULE_SAVED_SHIFT |
+                                   RULE_ASKED | UINT64_C(2) << RULE_OFFSETS_SHIFT |
+                                   (UINT64_MAX >> (64 - RULE_OFFSET_BITS))
+                                       << (RULE_OFFSETS_SHIFT + RULE_OFFSET_BITS) |
+                                   (UINT64_MAX << 1) << (RULE_OFFSETS_SHIFT + 2 * RULE_OFFSET_BITS);
+
+static inline enum step step_level(struct unwind_level *from, struct unwind_level *to,
+                                   uintptr_t last, uint64_t rule) {
+    enum step step;
+    if (LIKELY(rule == frame_rule)) {
+        uintptr_t slot = from->frame + sizeof(uintptr_t);
+        if (slot <= from->slot + sizeof(uintptr_t) || slot % sizeof(uintptr_t) != 0 ||
+            slot > last) {
+            return STEP_LOST;
+        }
+        from->flags = LEVEL_USES;
+        to->slot = slot;
+        to->frame = walk_word_at(from->frame);
+        to->above = to->below = sizeof(uintptr_t);
+    } else if ((step = step_by_rule(from, to, last, rule)) != STEP_DONE) {
+        return step;
+    }
+    to->word = walk_word_at(to->slot);
+    return STEP_DONE;
+}
+
+/* A word that counts is compared with the return address above it. */
+static inline uintptr_t mask_of(uintptr_t needs, uint32_t below) {
+    return below == sizeof(uintptr_t) ? -needs : 0;
+}
+
+/* The new levels join the `same` outer ones that are still right.  They were just written word by word: wider
+ * loads, which the compiler would make of this, had to wait until that is in the cache. */
+static inline void join_levels(struct unwind_thread *thread, unsigned same,
+                               const volatile struct unwind_level *from) {
+    struct unwind_level *level = &thread->levels[same];
+    const volatile struct unwind_level *end = &thread->levels[UNWIND_ROOM];
+    unsigned needs = same > 0 ? level[-1].needs : 0;
+    unsigned far = same > 0 ? thread->has_far : 0;
+    thread->count = same + (unsigned)(end - from);
+    thread->same = same;
+    for (; from < end; from++, level++) {
+        unsigned flags = from->flags;
+        uint32_t below = from->below;
+        needs = (flags & LEVEL_USES) | (flags / LEVEL_PASSES & needs);
+        far |= needs & (below > sizeof(uintptr_t));
+        level->frame = from->frame;
+        level->word = from->word;
+        level->mask = mask_of(needs, below);
+        level->all = ~(uintptr_t)0;
+        level->slot = from->slot;
+        level->note = 0;
+        level->above = from->above;
+        level->below = below;
+        level->flags = (uint8_t)flags;
+        level->needs = (uint8_t)needs;
+    }
+    thread->has_far = (uint8_t)far;
+}
+
+/* The walk came to a kept level, by another way than before perhaps. */
+static inline void join_at(struct unwind_thread *thread, struct unwind_level *kept,
+                           const struct unwind_level *now) {
+    kept->frame = now->frame;
+    if (UNLIKELY(kept->below != now->below)) {
+        kept->below = now->below;
+        kept->mask = mask_of(kept->needs, kept->below);
+        thread->has_far |= is_far(kept);
+    }
+}
+
+/* The innermost `sound` of the levels before `known` are part of the new walk, whose others are at `from`
+ * and after.  Something outside of them has changed.  Where the new ones begin now. */
+static struct unwind_level *take_over(const struct unwind_level *known, size_t sound,
+                                      struct unwind_level *from) {
+    memmove(from - sound, known - sound, sound * sizeof(*from));
+    return from - sound;
+}
+
+/* There are more levels than wanted: the new ones from `now` on, and kept ones before `known`. */
+static COLD struct walk_result cut_walk(const struct unwind_thread *thread,
+                                        const struct unwind_level *now,
+                                        const struct unwind_level *known, uintptr_t *cut,
+                                        unsigned most) {
+    struct walk_result result = {.end = WALK_FULL};
+    for (const struct unwind_level *end = &thread->levels[UNWIND_ROOM]; end > now;) {
+        cut[result.count++] = unwind_address(--end);
+    }
+    while (known > thread->levels && result.count < most) {
+        cut[result.count++] = unwind_address(--known);
+    }
+    return result;
+}
+
+/* The call of the function with this frame. */
+static inline void set_first(struct unwind_level *level, uintptr_t frame, uintptr_t stack) {
+    level->frame = walk_word_at(frame);
+    level->slot = frame + sizeof(uintptr_t);
+    level->word = walk_word_at(level->slot);
+    level->above = (uint32_t)(stack - level->slot);
+    level->below = sizeof(uintptr_t);
+}
+
+struct walk_result levels_renew(struct unwind_thread *thread, uintptr_t frame, uintptr_t stack,
+                                uintptr_t *cut, unsigned most) {
+    struct unwind_level *const levels = thread->levels;
+    struct unwind_level *const end = levels + UNWIND_ROOM;
+    struct unwind_level *const least = end - most; /* more than these are too many */
+    const uintptr_t last = align_down(thread->high, sizeof(uintptr_t)) - sizeof(uintptr_t);
+    struct unwind_level *now = end - 1;
+    struct unwind_level *known = levels + min_size(thread->count, UNWIND_ROOM - 1);
+    thread->count = 0;
+    set_first(now, frame, stack);
+    for (;;) {
+        while (known > levels && known[-1].slot < now->slot) {
+            known--;
+        }
+        if (known > levels && is_same(known - 1, now)) {
+            unsigned stale = count_stale(thread, (unsigned)(known - 1 - levels), now->slot);
+            join_at(thread, known - 1, now);
+            if (LIKELY(stale == 0)) {
+                if (UNLIKELY((known - levels) + (end - 1 - now) > (ptrdiff_t)most)) {
+                    return cut_walk(thread, now + 1, known, cut, most);
+                }
+                join_levels(thread, (unsigned)(known - levels), now + 1);
+                return (struct walk_result){.count = thread->count, .end = WALK_ENDED};
+            }
+            size_t room = min_size((size_t)(now + 1 - levels) - stale, (size_t)(now + 1 - least));
+            now = take_over(known, min_size((size_t)(known - levels) - stale, room), now + 1);
+            known = levels + stale;
+        }
+        if (UNLIKELY(now == least)) {
+            return cut_walk(thread, now, levels, cut, most);
+        }
+        uint64_t rule = rules_find_of(thread->generation, unwind_address(now) - 1);
+        enum step step = step_level(now, now - 1, last, rule);
+        if (UNLIKELY(step != STEP_DONE)) {
+            if (step == STEP_END) {
+                join_levels(thread, 0, now);
+            }
+            return (struct walk_result){.count = thread->count,
+                                        .end = step == STEP_END ? WALK_ENDED : WALK_BROKEN};
+        }
+        now--;
+        known = known < now ? known : now;
+    }
+}

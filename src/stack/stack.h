@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * stack.h - call stacks: the caller's own, for the heap profiler, and that of interrupted code, for the CPU profiler.
+ *
+ * Both go by the unwind tables of the code (walk.h, cfi.h), which are right where code was compiled without
+ * frame pointers, and keep the rules that they find there (rules.h).
+ */
+#pragma once
+
+#include "base/common.h"
+
+/* On aarch64 the upper bits of a return address may hold a signature. */
+enum { STACK_ADDRESS_BITS = 48 };
+static inline uintptr_t stack_plain_address(uintptr_t address) {
+    return address & ((UINT64_C(1) << STACK_ADDRESS_BITS) - 1);
+}
+
+/* ---------------------------------------------------------------- one's own (unwind.c) */
+
+enum { UNWIND_MOST = 256, UNWIND_OWN = 16, UNWIND_ROOM = UNWIND_MOST + UNWIND_OWN };
+enum { UNWIND_AT_ONCE = 4 }; /* levels that are compared */
+
+/* One call of a walk that is kept.  Two words as they were read, and which of their bits count, so that both
+ * can be compared at once. */
+struct unwind_level {
+    uintptr_t frame; /* frame pointer of the function that it returns to */
+    uintptr_t word;  /* return address */
+    uintptr_t mask;  /* all ones: the frame pointer counts, and was read below the return address */
+    uintptr_t all;   /* all ones */
+    uintptr_t slot;  /* where the return address is */
+    uint32_t note;   /* the caller's; 0 in a level that is new or outside of which one is */
+    uint32_t above;  /* from the slot to where the stack is after the return */
+    uint32_t below;  /* from where the frame pointer was read to the slot; 0: it was not */
+    uint8_t flags;   /* enum level_flag in unwind.c */
+    uint8_t needs;   /* 1: the frame pointer counts, since it is used here or further out */
+};
+
+/* What a thread knows about its own stack; zeros at first. */
+struct unwind_thread {
+    uintptr_t low, high; /* part of the stack it was started on, known to be readable */
+    uint32_t walks;      /* counted, to have some of them checked */
+    uint32_t count;      /* levels kept */
+    uint32_t same;       /* of these, as in the walk before */
+    uint8_t has_far;     /* 1: frame pointers that count were read elsewhere */
+    uint64_t generation; /* of rules when the levels were found */
+    struct unwind_level before[UNWIND_AT_ONCE]; /* levels that never change */
+    struct unwind_level levels[UNWIND_ROOM]; /* outermost first; the rest is for the walk to come */
+};
+
+/*
+ * Return addresses of the function that calls this one and of its callers, innermost first, without
+ * those inside this library; at most `most`.  `frame` is __builtin_frame_address(0) of that function,
+ * which must have been compiled with frame pointers.  At least one, if only our own.
+ *
+ * All are return addresses: the call is the instruction before.  Where a signal handler interrupted
+ * code, one is added to the address, so that this holds there, too.
+ *
+ * Takes no lock of ours, allocates nothing and may be called from signal handlers; libgcc, which finds the
+ * tables, may lock or allocate, see tables.c.
+ */
+unsigned unwind(struct unwind_thread *thread, void *frame, uintptr_t addresses[UNWIND_ROOM],
+                unsigned most);
+
+/*
+ * The same with less work where the outer part of the stack is that of the thread's last walk.  `levels`
+ * has it outermost first, with the notes that were made in what is unchanged; where that is NULL it is in
+ * `addresses`, as above.
+ */
+struct unwind_stack {
+    unsigned count;
+    unsigned same; /* levels that may have notes, of ours too */
+    struct unwind_level *levels;
+};
+struct unwind_stack unwind_again(struct unwind_thread *thread, void *frame,
+                                 uintptr_t addresses[UNWIND_ROOM], unsigned most);
+
+/* The return address of a level. */
+static inline uintptr_t unwind_address(const struct unwind_level *level) {
+    return stack_plain_address(level->word);
+}
+
+/* Forgets the levels: another thread uses them now. */
+void unwind_begin(struct unwind_thread *thread);
+
+/* Finds out which code is ours. */
+void unwind_init(void);
+
+/* Finds libgcc and has it make what it needs.  Allocates and takes the loader's locks: neither inside nor
+ * before constructors may run.  Without, frame pointers are all there is. */
+void unwind_prepare(void);
+
+/* In the child of a fork: a lock of libgcc's may be held by a thread that is not there. */
+void unwind_forked(void);
+
+/* ---------------------------------------------------------------- of interrupted code (interrupted.c) */
+
+/* The registers that matter.  Link is where the return address is on machines that have it in one. */
+struct walk_registers {
+    uintptr_t address, stack, pointer, base, link;
+};
+
+/* In what a handler is given, and of the function that calls this one. */
+struct walk_registers walk_registers_of(const void *context);
+struct walk_registers walk_registers_here(void);
+
+/* Room for the tables of one function, and a part of the stack. */
+enum { CODE_ROOM = 4096, CODE_WINDOW = 4096 };
+struct code_room {
+    unsigned char bytes[CODE_ROOM];
+    unsigned char window[CODE_WINDOW];
+    bool is_asked, is_careful; /* false at the beginning of each walk */
+};
+
+/*
+ * Addresses innermost first, at least one; one is added to those that are no return addresses, so that the
+ * call, or the instruction, is before.  `*met_unknown` is set where the walk came to an address that is not
+ * known to be code: the stack ends before it.
+ *
+ * Takes no lock, allocates nothing, calls nothing outside and needs little stack: it is for signal handlers.
+ */
+unsigned walk_interrupted(struct walk_registers registers, uintptr_t *addresses, unsigned most,
+                          struct code_room *room, bool *met_unknown);
+
+/*
+ * Looks anew, in /proc, at what is code, and forgets rules of what is no more.  True when something is new.
+ * Nothing happens as long as what was known before the last look cannot be given back: `is_idle` says whether at this
+ * moment no handler runs, or none that began before now.  For one thread at a time.
+ */
+bool code_look(bool (*is_idle)(void));
+
+/* In the child of a fork there are no handlers. */
+void code_forked(void);
