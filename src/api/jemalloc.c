@@ -20,43 +20,16 @@
 #include <string.h>
 #include <tally/tally.h>
 
-#include "api/fill.h"
 #include "api/life.h"
 #include "api/names.h"
+#include "api/slow.h"
 #include "base/log.h"
 #include "control/control.h"
 #include "guard/guard.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
-/* ---------------------------------------------------------------- flags */
-
-static bool is_own_place(struct place place) {
-    return place.arena == PLACE_OWN && place.cache == PLACE_OWN;
-}
-
-/* Using a cache that was never made, or is destroyed, ends the process.  Call inside. */
-static void check_cache(struct place place) {
-    if (UNLIKELY(place.cache >= 0 && !tcaches_exists((unsigned)place.cache))) {
-        fatal("invalid tcache id (%u).", (unsigned)place.cache);
-    }
-}
-
-/* ---------------------------------------------------------------- looking */
-
-/* The live object behind a pointer; anything else ends the process.  Where this call interrupts us
- * "live" is not proved. */
-static struct heap_object look_or_refuse(const void *pointer, const char *function) {
-    bool entered = life_enter();
-    struct heap_object object = entered ? heap_look(pointer) : heap_locate(pointer);
-    if (entered) {
-        life_leave();
-    }
-    if (UNLIKELY(object.verdict != HEAP_LIVE)) {
-        guard_refuse(function, pointer, &object);
-    }
-    return object;
-}
+/* ---------------------------------------------------------------- asking for sizes */
 
 EXPORT size_t PREFIXED(sallocx)(const void *pointer, int flags) {
     (void)flags;
@@ -65,65 +38,36 @@ EXPORT size_t PREFIXED(sallocx)(const void *pointer, int flags) {
 
 /* May be the first call of all, before there is a table of sizes. */
 EXPORT size_t PREFIXED(nallocx)(size_t size, int flags) {
-    if (life_enter()) {
-        life_leave();
-    }
+    (void)life_ready();
     return heap_size_for(size, place_parse_flags(flags).alignment);
 }
 
 /* ---------------------------------------------------------------- allocating */
 
-/* A new object and its usable bytes; address NULL without memory. */
-struct block {
-    char *address;
-    size_t usable;
-    bool is_zero;
-};
-
-/* A block of the emergency areas has the size that was asked for. */
-static struct block take_block(size_t size, const struct place_request *request) {
-    struct block block = {NULL, size, false};
-    if (UNLIKELY(size > PTRDIFF_MAX)) {
-        return block;
-    }
-    if (UNLIKELY(!life_enter())) {
-        block.address = emergency_alloc(size, max_size(request->alignment, SMALLEST));
-        return block;
-    }
-    check_cache(request->place);
-    block.address = sample_alloc(request->place, size, request->alignment, &block.is_zero);
-    if (LIKELY(block.address == NULL)) {
-        block.address = place_alloc(request->place, size, request->alignment, &block.is_zero);
-    }
-    block.usable = heap_size_for(size, request->alignment);
-    fill_new(block.address, 0, &block.is_zero);
-    life_leave_alloc();
-    life_greet_thread();
-    return block;
-}
-
 /* The size of the class is asked for, so that all of it may be cleared wherever the object comes
  * from.  0 when the fast path cannot serve this, or the first call is yet to come. */
 static size_t fast_bytes(size_t size, const struct place_request *request) {
-    bool is_plain = is_own_place(request->place) && request->alignment <= SMALLEST;
+    bool is_plain = place_is_own(request->place) && request->alignment <= SMALLEST;
     return is_plain && size <= SMALL_MAX ? size_classes[size_class_of(size)].size : 0;
+}
+
+/* Apart, so that a request which the fast path serves does not pay for it. */
+static __attribute__((noinline)) void *
+alloc_placed(size_t size, const struct place_request *request, bool *zeroed) {
+    return slow_alloc(size, request, zeroed);
 }
 
 static __attribute__((noinline)) void *alloc_with_flags(size_t size, int flags) {
     struct place_request request = place_parse_flags(flags);
     size_t bytes = fast_bytes(size, &request);
-    struct block block = {NULL, bytes, false};
-    if (bytes != 0) {
-        block.address = tally_malloc(bytes);
-    } else {
-        block = take_block(size, &request);
-    }
-    if (UNLIKELY(block.address == NULL)) {
+    bool zeroed = false;
+    void *object = bytes != 0 ? tally_malloc(bytes) : alloc_placed(size, &request, &zeroed);
+    if (UNLIKELY(object == NULL)) {
         guard_fail("mallocx", ENOMEM);
-    } else if (request.zero && !block.is_zero) {
-        memset(block.address, 0, block.usable);
+    } else if (request.zero && !zeroed) {
+        memset(object, 0, bytes != 0 ? bytes : heap_locate(object).size);
     }
-    return block.address;
+    return object;
 }
 
 EXPORT void *PREFIXED(mallocx)(size_t size, int flags) {
@@ -132,29 +76,13 @@ EXPORT void *PREFIXED(mallocx)(size_t size, int flags) {
 
 /* ---------------------------------------------------------------- freeing */
 
-/* A handler that interrupts us has no choice of the cache. */
-static void free_placed(void *pointer, struct place place, const char *function) {
-    if (UNLIKELY(!life_enter())) {
-        tally_free(pointer);
-        return;
-    }
-    check_cache(place);
-    struct heap_object object = heap_look(pointer);
-    fill_freed(&object);
-    if (UNLIKELY(object.verdict != HEAP_LIVE || !place_free(place, &object))) {
-        guard_refuse(function, pointer, &object);
-    }
-    life_leave();
-    life_greet_thread();
-}
-
 /* The arena is the object's own, whatever the flags say. */
 static __attribute__((noinline)) void free_with_flags(void *pointer, int flags) {
-    struct place place = {.arena = PLACE_OWN, .cache = place_parse_flags(flags).place.cache};
-    if (place.cache == PLACE_OWN) {
+    int cache = place_parse_flags(flags).place.cache;
+    if (cache == PLACE_OWN) {
         tally_free(pointer);
     } else if (pointer != NULL) {
-        free_placed(pointer, place, "dallocx");
+        slow_free(pointer, cache, "dallocx");
     }
 }
 
@@ -166,23 +94,13 @@ EXPORT void PREFIXED(dallocx)(void *pointer, int flags) {
     }
 }
 
-static void free_sized_placed(void *pointer, size_t size, const struct place_request *request) {
-    struct heap_object object = look_or_refuse(pointer, "sdallocx");
-    size_t expected = heap_size_for(size, request->alignment);
-    if (UNLIKELY(object.span != NULL && object.size != expected)) {
-        guard_refuse_size("sdallocx", pointer, &object, size, expected);
-    }
-    struct place place = {.arena = PLACE_OWN, .cache = request->place.cache};
-    free_placed(pointer, place, "sdallocx");
-}
-
 static __attribute__((noinline)) void free_sized_with_flags(void *pointer, size_t size, int flags) {
     struct place_request request = place_parse_flags(flags);
     if (pointer == NULL) {
         return;
     }
     if (request.place.cache != PLACE_OWN) {
-        free_sized_placed(pointer, size, &request);
+        slow_free_sized(pointer, size, &request, "sdallocx");
     } else if (request.alignment == 1) {
         tally_free_sized(pointer, size);
     } else {
@@ -200,86 +118,32 @@ EXPORT void PREFIXED(sdallocx)(void *pointer, size_t size, int flags) {
 
 /* ---------------------------------------------------------------- resizing */
 
-static bool is_aligned(const struct heap_object *object, size_t alignment) {
-    return object->base % alignment == 0;
-}
-
-/* Is the object large, and would one of this size and alignment be? */
-static bool stays_large(const struct heap_object *object, size_t size, size_t alignment) {
-    return object->span != NULL && object->size_class == 0 &&
-           size_class_aligned(size, alignment) == 0;
-}
-
-/* Gives a large object this size where it stands; false, with nothing changed, when it cannot. */
-static bool resize_in_place(const struct heap_object *object, size_t size) {
-    if (UNLIKELY(!life_enter())) {
-        return false;
-    }
-    bool done = heap_resize(object, size);
-    if (done) {
-        bool zeroed = false;
-        fill_new((void *)object->base, object->size, &zeroed);
-    }
-    life_leave_alloc();
-    life_greet_thread();
-    return done;
-}
-
-/* Moves the pages of a large object instead of copying them; they come to start at some unit. */
-static void *move_pages(const struct heap_object *object, size_t size,
-                        const struct place_request *request) {
-    if (!is_own_place(request->place) || request->alignment > UNIT_BYTES || !life_enter()) {
-        return NULL;
-    }
-    void *moved = heap_move(object, size);
-    bool zeroed = false;
-    fill_new(moved, object->size, &zeroed);
-    life_leave_alloc();
-    life_greet_thread();
-    return moved;
-}
-
-/* The object with its new size, its contents kept, without copying; NULL when it has to be copied. */
-static char *resize_cheaply(const struct heap_object *object, size_t size,
-                            const struct place_request *request) {
-    char *here = (char *)object->base;
-    if (stays_large(object, size, request->alignment)) {
-        bool done = is_aligned(object, request->alignment) && resize_in_place(object, size);
-        return done ? here : move_pages(object, size, request);
-    }
-    bool is_same = object->span != NULL && object->size_class != 0 &&
-                   object->size_class == size_class_aligned(size, request->alignment);
-    return is_same && is_aligned(object, request->alignment) ? here : NULL;
-}
-
-static void clear_growth(char *address, size_t old_bytes, size_t bytes) {
+static void clear_growth(char *object, size_t old_bytes, size_t bytes) {
     if (bytes > old_bytes) {
-        memset(address + old_bytes, 0, bytes - old_bytes);
+        memset(object + old_bytes, 0, bytes - old_bytes);
     }
 }
 
 static __attribute__((noinline)) void *realloc_with_flags(void *pointer, size_t size, int flags) {
     struct place_request request = place_parse_flags(flags);
-    struct heap_object object = look_or_refuse(pointer, "rallocx");
-    struct block block = {NULL, heap_size_for(size, request.alignment), false};
-    if (UNLIKELY(block.usable == 0)) {
-        guard_fail("rallocx", ENOMEM);
-        return NULL;
-    }
-    block.address = resize_cheaply(&object, size, &request);
-    if (block.address == NULL) {
-        block = take_block(size, &request);
-        if (block.address == NULL) {
+    struct heap_object object = slow_look_live(pointer, "rallocx");
+    size_t usable = heap_size_for(size, request.alignment);
+    bool zeroed = false;
+    void *resized = slow_resize(&object, size, &request);
+    if (resized == NULL) {
+        resized = alloc_placed(size, &request, &zeroed);
+        if (resized == NULL) {
             guard_fail("rallocx", ENOMEM);
             return NULL;
         }
-        memcpy(block.address, pointer, min_size(object.size, block.usable));
-        free_placed(pointer, (struct place){PLACE_OWN, request.place.cache}, "rallocx");
+        usable = heap_locate(resized).size; /* less in the emergency areas */
+        memcpy(resized, pointer, min_size(object.size, usable));
+        slow_free(pointer, request.place.cache, "rallocx");
     }
-    if (request.zero && !block.is_zero) {
-        clear_growth(block.address, object.size, block.usable);
+    if (request.zero && !zeroed) {
+        clear_growth(resized, object.size, usable);
     }
-    return block.address;
+    return resized;
 }
 
 /* jemalloc leaves NULL and 0 bytes undefined; here they are a new object and the smallest. */
@@ -297,23 +161,24 @@ static void resize_between(const struct heap_object *object, size_t least, size_
                            size_t alignment) {
     size_t usable_least = heap_size_for(least, alignment);
     size_t usable_most = heap_size_for(most, alignment);
-    if (usable_most != object->size && resize_in_place(object, most)) {
+    if (usable_most != object->size && slow_resize_large(object, most, SLOW_HERE) != NULL) {
         return;
     }
     if (usable_least > object->size && usable_least < usable_most) {
-        (void)resize_in_place(object, least);
+        (void)slow_resize_large(object, least, SLOW_HERE);
     }
 }
 
 /* Small objects keep their class, and with it their size. */
 EXPORT size_t PREFIXED(xallocx)(void *pointer, size_t size, size_t extra, int flags) {
     struct place_request request = place_parse_flags(flags);
-    struct heap_object object = look_or_refuse(pointer, "xallocx");
-    if (heap_size_for(size, request.alignment) == 0 || !is_aligned(&object, request.alignment)) {
+    struct heap_object object = slow_look_live(pointer, "xallocx");
+    if (heap_size_for(size, request.alignment) == 0 ||
+        !slow_is_aligned(&object, request.alignment)) {
         return object.size;
     }
     size_t most = size + min_size(extra, heap_size_most() - size);
-    if (!stays_large(&object, most, request.alignment)) {
+    if (!slow_stays_large(&object, most, request.alignment)) {
         return object.size;
     }
     resize_between(&object, size, most, request.alignment);
@@ -334,7 +199,6 @@ EXPORT int PREFIXED(mallctl)(const char *name, void *oldp, size_t *oldlenp, void
     }
     int error = ctl_by_name(name, oldp, oldlenp, newp, newlen);
     life_leave_alloc();
-    life_greet_thread();
     return error;
 }
 
@@ -344,7 +208,6 @@ EXPORT int PREFIXED(mallctlnametomib)(const char *name, size_t *mibp, size_t *mi
     }
     int error = ctl_name_to_mib(name, mibp, miblenp);
     life_leave_alloc();
-    life_greet_thread();
     return error;
 }
 
@@ -355,7 +218,6 @@ EXPORT int PREFIXED(mallctlbymib)(const size_t *mib, size_t miblen, void *oldp, 
     }
     int error = ctl_by_mib(mib, miblen, oldp, oldlenp, newp, newlen);
     life_leave_alloc();
-    life_greet_thread();
     return error;
 }
 
@@ -370,7 +232,6 @@ EXPORT void PREFIXED(malloc_stats_print)(void (*write)(void *opaque, const char 
     }
     stats_print(write, opaque, letters);
     life_leave();
-    life_greet_thread();
 }
 
 /* ---------------------------------------------------------------- variables of the program */

@@ -440,8 +440,9 @@ static void attend_to_cpu(void) {
     errno = saved;
 }
 
-/* The program is called here and not at the end of a free, for the same reason. */
-COLD void life_attend_growth(void) {
+/* The program is called here and not at the end of a free, for the reason life.h gives. */
+COLD void life_attend_alloc(void) {
+    life_attend();
     if (attention_take(ATTENTION_SOFT_LIMIT)) {
         attend_to_soft_limit();
     }

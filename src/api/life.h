@@ -21,7 +21,7 @@
 /* The rare parts: start or fork, what was left to do, a thread that is new here. */
 void life_wake(void);
 void life_attend(void);
-void life_attend_growth(void);
+void life_attend_alloc(void);
 void life_register_thread(void);
 
 /* False when this thread is inside already. */
@@ -36,8 +36,8 @@ static inline bool life_enter(void) {
     return true;
 }
 
-/* The same for a thread that has a heap.  Whether this is the child of a fork need not be asked: the
- * first lock will. */
+/* The same for a thread that has a heap, and so is known to libc.  Whether this is the child of a fork
+ * need not be asked: the first lock will. */
 static inline bool life_enter_again(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
@@ -46,29 +46,44 @@ static inline bool life_enter_again(void) {
     return true;
 }
 
-static inline void life_leave(void) {
+/* `allocated`: this is the end of an allocation, the place where a background thread may be made.  libc
+ * frees under locks that making a thread needs, but it never allocates under one. */
+static inline void life_leave_again(bool allocated) {
     thread_mark_inside(false);
     if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
-        life_attend();
+        if (allocated) {
+            life_attend_alloc();
+        } else {
+            life_attend();
+        }
     }
 }
 
-/* The same at the end of an allocation, the place where a background thread may be made: libc frees
- * under locks that making a thread needs, but it never allocates under one. */
-static inline void life_leave_alloc(void) {
-    thread_mark_inside(false);
-    if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
-        life_attend();
-        life_attend_growth();
-    }
-}
-
-/* A call outside of the fast path may be the first of its thread, whose end libc must then announce.
- * Asking for that may allocate. */
+/* Any call but a hit may be the first of its thread: libc is asked, outside since it may allocate for
+ * that, to announce the thread's end. */
 static inline void life_greet_thread(void) {
     if (UNLIKELY(!tls.registered)) {
         life_register_thread();
     }
+}
+
+static inline void life_leave(void) {
+    life_leave_again(false);
+    life_greet_thread();
+}
+
+static inline void life_leave_alloc(void) {
+    life_leave_again(true);
+    life_greet_thread();
+}
+
+/* Starts the library if this is the first call of all; false when this thread is inside. */
+static inline bool life_ready(void) {
+    if (!life_enter()) {
+        return false;
+    }
+    life_leave_again(false); /* It has nothing that its end would give back. */
+    return true;
 }
 
 /* At exit, profiles and statistics are to be written.  Call outside: libc may allocate for it. */

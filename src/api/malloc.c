@@ -18,9 +18,9 @@
 #include <string.h>
 #include <tally/tally.h>
 
-#include "api/fill.h"
 #include "api/life.h"
 #include "api/names.h"
+#include "api/slow.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "guard/guard.h"
@@ -33,27 +33,8 @@
  * stand before them. */
 #define CACHE_LINE_START __attribute__((aligned(CACHE_LINE)))
 
-static const struct place own_place = {PLACE_OWN, PLACE_OWN};
-
-/* Part of its callers, so that a sample's walk begins one frame further out. */
-static inline __attribute__((always_inline)) void *slow_alloc(size_t size, bool *zeroed) {
-    sample_keep_frame();
-    *zeroed = false;
-    if (UNLIKELY(size > PTRDIFF_MAX)) {
-        return NULL;
-    }
-    if (UNLIKELY(!life_enter())) {
-        return emergency_alloc(size, SMALLEST);
-    }
-    void *object = sample_alloc(own_place, size, 1, zeroed);
-    if (LIKELY(object == NULL)) {
-        object = heap_alloc(size, zeroed);
-    }
-    fill_new(object, 0, zeroed);
-    life_leave_alloc();
-    life_greet_thread();
-    return object;
-}
+/* A request without alignment or place. */
+static const struct place_request plain = {.alignment = 1, .place = {PLACE_OWN, PLACE_OWN}};
 
 /* ---------------------------------------------------------------- malloc */
 
@@ -67,7 +48,7 @@ static COLD void *fail(const char *function, int error) {
 static __attribute__((noinline)) void *malloc_slow(size_t size) {
     sample_keep_frame();
     bool zeroed;
-    void *object = slow_alloc(size, &zeroed);
+    void *object = slow_alloc(size, &plain, &zeroed);
     return LIKELY(object != NULL) ? object : fail("malloc", ENOMEM);
 }
 
@@ -76,7 +57,7 @@ static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) 
     void *object = NULL;
     if (LIKELY(class4 != 0 && life_enter_again())) {
         object = heap_alloc_cached((unsigned)class4 / 4);
-        life_leave_alloc();
+        life_leave_again(true);
     }
     return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
@@ -100,82 +81,27 @@ EXPORT CACHE_LINE_START void *tally_malloc(size_t size) {
 
 /* ---------------------------------------------------------------- free */
 
-/* A handler that interrupts us: no lock may be taken, so less is proved. */
-static COLD void free_interrupting(void *pointer, const char *function) {
-    struct heap_object object = heap_locate(pointer);
-    if (object.verdict != HEAP_LIVE || !heap_free_later(&object)) {
-        guard_refuse(function, pointer, &object);
-    }
-}
-
-/* One that was freed a moment ago may be another's by now, and is not to be freed whatever it looks like. */
-static void free_looked_at(void *pointer, const char *function, bool is_late) {
-    struct heap_object object = heap_look(pointer);
-    if (UNLIKELY(is_late) && object.verdict == HEAP_LIVE) {
-        object.verdict = HEAP_DOUBLE_FREE;
-    }
-    fill_freed(&object);
-    if (UNLIKELY(object.verdict != HEAP_LIVE || !heap_free(&object))) {
-        guard_refuse(function, pointer, &object);
-    }
-}
-
-static __attribute__((noinline)) void free_checked(void *pointer, const char *function) {
-    if (UNLIKELY(!life_enter())) {
-        free_interrupting(pointer, function);
-        return;
-    }
-    enum heap_tracked tracked =
-        opt.junk == JUNK_FALSE ? heap_free_tracked(pointer) : HEAP_NOT_TRACKED;
-    if (tracked != HEAP_TRACKED_FREED) {
-        free_looked_at(pointer, function, tracked == HEAP_TRACKED_LATE);
-    }
-    life_leave();
-    life_greet_thread();
-}
-
-/* What a pointer leads to; judged without proof where this call interrupts us. */
-static struct heap_object look(void *pointer) {
-    if (UNLIKELY(!life_enter())) {
-        return heap_locate(pointer);
-    }
-    struct heap_object object = heap_look(pointer);
-    life_leave();
-    return object;
-}
-
-/* The same, after a look whether the object is what one of this size and alignment would be.  A
- * block of the emergency areas has the size that was asked for. */
-static void free_size_checked(void *pointer, size_t size, size_t alignment, const char *function) {
-    struct heap_object object = look(pointer);
-    size_t expected = heap_size_for(size, alignment);
-    if (UNLIKELY(object.verdict == HEAP_LIVE && object.span != NULL && object.size != expected)) {
-        guard_refuse_size(function, pointer, &object, size, expected);
-    }
-    free_checked(pointer, function);
-}
-
 /* Anything but a full magazine. */
 static __attribute__((noinline)) void free_slow(void *pointer) {
     if (pointer != NULL) {
-        free_checked(pointer, "free");
+        slow_free(pointer, PLACE_OWN, "free");
     }
 }
 
 static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
     if (pointer != NULL) {
-        free_size_checked(pointer, size, 1, "free_sized");
+        slow_free_sized(pointer, size, &plain, "free_sized");
     }
 }
 
 /* The arguments are in the order in which the fast path has them in registers. */
 static __attribute__((noinline)) void free_full(void *pointer, size_t class4) {
     if (UNLIKELY(!life_enter_again())) {
-        free_interrupting(pointer, "free");
+        slow_free(pointer, PLACE_OWN, "free");
         return;
     }
     heap_free_cached((unsigned)class4 / 4, pointer);
-    life_leave();
+    life_leave_again(false);
 }
 
 /* What became of a pointer on the fast path. */
@@ -233,7 +159,8 @@ EXPORT void tally_free_sized(void *pointer, size_t size) {
 
 EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t size) {
     if (pointer != NULL) {
-        free_size_checked(pointer, size, alignment, "free_aligned_sized");
+        struct place_request request = {.alignment = alignment, .place = plain.place};
+        slow_free_sized(pointer, size, &request, "free_aligned_sized");
     }
 }
 
@@ -250,38 +177,11 @@ EXPORT void *tally_calloc(size_t count, size_t size) {
         return LIKELY(object != NULL) ? memset(object, 0, bytes) : NULL;
     }
     bool zeroed;
-    void *object = slow_alloc(bytes, &zeroed);
+    void *object = slow_alloc(bytes, &plain, &zeroed);
     if (object == NULL) {
         return fail("calloc", ENOMEM);
     }
     return zeroed ? object : memset(object, 0, bytes);
-}
-
-/* The object behind a pointer the program wants to resize or measure; ends the process if it is not
- * a live one. */
-static struct heap_object look_or_refuse(void *pointer, const char *function) {
-    struct heap_object object = look(pointer);
-    if (UNLIKELY(object.verdict != HEAP_LIVE)) {
-        guard_refuse(function, pointer, &object);
-    }
-    return object;
-}
-
-/* The object with its new size, where it was or elsewhere; NULL when it has to be copied. */
-static void *resize(const struct heap_object *object, size_t size) {
-    void *here = (void *)object->base;
-    if (object->size_class != 0) {
-        return size <= SMALL_MAX && size_class_of(size) == object->size_class ? here : NULL;
-    }
-    if (size <= SMALL_MAX || UNLIKELY(!life_enter())) {
-        return NULL;
-    }
-    void *resized = heap_resize(object, size) ? here : heap_move(object, size);
-    bool zeroed = false;
-    fill_new(resized, object->size, &zeroed);
-    life_leave_alloc();
-    life_greet_thread();
-    return resized;
 }
 
 /* realloc(pointer, 0), as the option zero_realloc wants it; false: go on. */
@@ -293,7 +193,7 @@ static bool free_by_realloc(void *pointer) {
     if (opt.zero_realloc == ZERO_REALLOC_ALLOC) {
         return false;
     }
-    free_checked(pointer, "realloc");
+    slow_free(pointer, PLACE_OWN, "realloc");
     return true;
 }
 
@@ -302,7 +202,7 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
     if (pointer == NULL) {
         return tally_malloc(size);
     }
-    struct heap_object object = look_or_refuse(pointer, "realloc");
+    struct heap_object object = slow_look_live(pointer, "realloc");
     if (size == 0) {
         if (free_by_realloc(pointer)) {
             return NULL;
@@ -312,14 +212,14 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
     if (UNLIKELY(size > PTRDIFF_MAX)) {
         return fail("realloc", ENOMEM);
     }
-    void *resized = resize(&object, size);
+    void *resized = slow_resize(&object, size, &plain);
     if (resized != NULL) {
         return resized;
     }
     void *moved = tally_malloc(size);
     if (moved != NULL) {
         memcpy(moved, pointer, min_size(size, object.size));
-        free_checked(pointer, "realloc");
+        slow_free(pointer, PLACE_OWN, "realloc");
     }
     return moved;
 }
@@ -336,22 +236,9 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 
 static void *alloc_aligned(size_t alignment, size_t size) {
     sample_keep_frame();
-    if (UNLIKELY(size > PTRDIFF_MAX)) {
-        return NULL;
-    }
-    alignment = max_size(alignment, SMALLEST);
-    if (UNLIKELY(!life_enter())) {
-        return emergency_alloc(size, alignment);
-    }
-    bool zeroed = false;
-    void *object = sample_alloc(own_place, size, alignment, &zeroed);
-    if (LIKELY(object == NULL)) {
-        object = heap_alloc_aligned(size, alignment);
-    }
-    fill_new(object, 0, &zeroed);
-    life_leave_alloc();
-    life_greet_thread();
-    return object;
+    struct place_request request = {.alignment = alignment, .place = plain.place};
+    bool zeroed;
+    return slow_alloc(size, &request, &zeroed);
 }
 
 EXPORT int tally_posix_memalign(void **result, size_t alignment, size_t size) {
@@ -394,8 +281,8 @@ EXPORT void *tally_memalign(size_t alignment, size_t size) {
 
 /* The page size, also in the first call of all. */
 static size_t page_bytes(void) {
-    if (UNLIKELY(os_facts.page_bytes == 0) && life_enter()) {
-        life_leave();
+    if (UNLIKELY(os_facts.page_bytes == 0)) {
+        (void)life_ready();
     }
     return os_facts.page_bytes;
 }
@@ -412,7 +299,7 @@ EXPORT void *tally_pvalloc(size_t size) {
 }
 
 EXPORT size_t tally_usable_size(void *pointer) {
-    return pointer != NULL ? look_or_refuse(pointer, "malloc_usable_size").size : 0;
+    return pointer != NULL ? slow_look_live(pointer, "malloc_usable_size").size : 0;
 }
 
 /* ---------------------------------------------------------------- libc's names */

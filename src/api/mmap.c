@@ -29,11 +29,6 @@ static inline bool begin(void) {
     return UNLIKELY(mapping_mode != 0) && life_enter();
 }
 
-static void end(void) {
-    life_leave();
-    life_greet_thread();
-}
-
 static bool logs(void) {
     return mapping_mode & MAPPING_LOG;
 }
@@ -58,7 +53,7 @@ static COLD void note_map(const struct os_map_call *call, intptr_t answer) {
                  (unsigned)call->flags, call->fd, (unsigned long)call->offset,
                  (void *)(os_is_error(answer) ? -1 : answer));
     }
-    end();
+    life_leave();
     errno = saved;
 }
 
@@ -79,7 +74,7 @@ static COLD intptr_t unmap_noted(void *start, size_t bytes) {
         log_line("munmap(start=%p, len=%lu) = %d", start, (unsigned long)bytes,
                  answer == 0 ? 0 : -1);
     }
-    end();
+    life_leave();
     errno = saved;
     return answer;
 }
@@ -96,7 +91,7 @@ static COLD intptr_t remap_noted(const struct os_remap_call *call) {
                  call->old, (unsigned long)call->old_bytes, (unsigned long)call->bytes,
                  (unsigned)call->flags, call->start, (void *)(os_is_error(answer) ? -1 : answer));
     }
-    end();
+    life_leave();
     errno = saved;
     return answer;
 }
@@ -120,7 +115,7 @@ static COLD void *break_noted(intptr_t increment) {
     if (logs()) {
         log_line("sbrk(inc=%ld) = %p", (long)increment, before);
     }
-    end();
+    life_leave();
     errno = saved;
     return before;
 }

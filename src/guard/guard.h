@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * guard.h - telling the program what it did wrong.
+ * guard.h - the door of guard/, the room for everything that deals with misuse by the program.
+ *
+ * The heap judges an address (heap_look) and the fast path tests it; what is done about misuse beyond
+ * that stands here:
+ *
+ *      report.c    what went wrong, in one sentence, before the process ends
+ *      fill.c      bytes that are written over new and freed memory, so that a wrong read shows
+ *
+ * A further measure that costs something only where an option asks for it gets a file of its own here
+ * and a function in this header.  api/slow.h is where allocations and frees pass by.
+ *
+ * Threads     No function takes a lock or allocates.
  */
 #pragma once
 
-#include "base/common.h"
+#include "heap/heap.h"
+#include "opt/opt.h"
 
-struct heap_object;
-
-/* Says in one sentence what is wrong with an address passed to `function`, and ends the process.
- * Uses no lock and no memory. */
+/* Says in one sentence what is wrong with an address passed to `function`, and ends the process. */
 _Noreturn void guard_refuse(const char *function, const void *address,
                             const struct heap_object *object);
 
@@ -17,5 +26,32 @@ _Noreturn void guard_refuse(const char *function, const void *address,
 _Noreturn void guard_refuse_size(const char *function, const void *address,
                                  const struct heap_object *object, size_t size, size_t expected);
 
+/* The same for an explicit cache that does not exist. */
+_Noreturn void guard_refuse_cache(unsigned number);
+
 /* Before a call returns an error: ends the process if the option xmalloc says so. */
 void guard_fail(const char *function, int error);
+
+/*
+ * The options junk and zero fill memory when it is allocated or freed.  Both park all threads
+ * (opt_sources.c), so only slow calls come here, and without the options each costs one comparison.
+ * The whole usable size is filled.  What a signal handler allocates while it interrupts the allocator
+ * is not filled.
+ */
+void fill_new_bytes(void *object, size_t from, bool *zeroed);
+void fill_freed_bytes(const struct heap_object *object);
+
+/* Fills a new object, or what a resized one has beyond its first `from` bytes.  The object may be
+ * NULL.  `*zeroed` says, before and after, whether all of it reads as zeros. */
+static inline void fill_new(void *object, size_t from, bool *zeroed) {
+    if (UNLIKELY((opt.junk | opt.zero) != 0)) {
+        fill_new_bytes(object, from, zeroed);
+    }
+}
+
+/* Fills an object that is about to be freed, if heap_look found a live one. */
+static inline void fill_freed(const struct heap_object *object) {
+    if (UNLIKELY(opt.junk != JUNK_FALSE)) {
+        fill_freed_bytes(object);
+    }
+}

@@ -2,8 +2,8 @@
  *
  * report.c - one readable sentence about a misuse, then the end.
  *
- * The heap has proved the verdict before this is called; here it is only put into words.  Each
- * sentence has a program in test/misuse that makes it appear.
+ * The heap has proved the verdict by then; here it is only put into words.  Each sentence has a
+ * program in test/misuse, or a test, that makes it appear.
  *
  * Threads     No lock is held and none is taken.
  */
@@ -42,6 +42,11 @@ void guard_refuse_size(const char *function, const void *address, const struct h
                        size_t size, size_t expected) {
     fatal("%s(%p, %zu): wrong size: the object has %zu bytes, one of that size would have %zu",
           function, address, size, object->size, expected);
+}
+
+/* In jemalloc's words. */
+void guard_refuse_cache(unsigned number) {
+    fatal("invalid tcache id (%u).", number);
 }
 
 void guard_fail(const char *function, int error) {

@@ -160,6 +160,10 @@ struct place {
     int cache; /* PLACE_OWN, PLACE_NO_CACHE or the number of an explicit cache */
 };
 
+static inline bool place_is_own(struct place place) {
+    return place.arena == PLACE_OWN && place.cache == PLACE_OWN;
+}
+
 /* What flags of mallocx ask for. */
 struct place_request {
     size_t alignment;

@@ -84,7 +84,7 @@ static void *alloc_once(struct place place, unsigned size_class, size_t size, si
 void *place_alloc(struct place place, size_t size, size_t alignment, bool *zeroed) {
     *zeroed = false;
     alignment = max_size(alignment, 1);
-    if (place.arena == PLACE_OWN && place.cache == PLACE_OWN) {
+    if (place_is_own(place)) {
         return alignment > SMALLEST ? heap_alloc_aligned(size, alignment)
                                     : heap_alloc(size, zeroed);
     }

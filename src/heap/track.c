@@ -146,10 +146,6 @@ COLD uint64_t track_draw_again(struct thread *thread, unsigned c) {
 
 /* ---------------------------------------------------------------- is it due? */
 
-static bool is_own_place(struct place place) {
-    return place.arena == PLACE_OWN && place.cache == PLACE_OWN;
-}
-
 static unsigned arena_of_place(struct place place) {
     return place.arena == PLACE_OWN ? thread_arena() : (unsigned)place.arena;
 }
@@ -170,7 +166,7 @@ size_t track_usable(const struct track_request *request) {
 
 static bool is_next(const struct track_request *request) {
     unsigned c = request->size_class;
-    if (LIKELY(c != 0 && tls.self != NULL && is_own_place(request->place))) {
+    if (LIKELY(c != 0 && tls.self != NULL && place_is_own(request->place))) {
         return is_distance_over(tls.self, c);
     }
     size_t usable = track_usable(request);
@@ -198,8 +194,8 @@ static void *alloc_tracked_small(struct place place, unsigned arena, unsigned c,
     }
     /* A thread whose every allocation is sampled must come to its heap, too.  What it may find there
      * was filled up to a distance that does not count this object. */
-    bool in_turn = is_own_place(place) && tls.self != NULL;
-    struct thread *thread = is_own_place(place) ? thread_self() : tls.self;
+    bool in_turn = place_is_own(place) && tls.self != NULL;
+    struct thread *thread = place_is_own(place) ? thread_self() : tls.self;
     void *object = cache_alloc_tracked(thread, arena, c, in_turn);
     if (object != NULL) {
         slab_set_id(classmap_span((uintptr_t)object), object, id);
@@ -238,7 +234,7 @@ void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed
     *zeroed = false;
     unsigned c = request->size_class;
     struct thread *thread = tls.self;
-    if (UNLIKELY(c == 0 || thread == NULL || tls.modes != 0 || !is_own_place(request->place))) {
+    if (UNLIKELY(c == 0 || thread == NULL || tls.modes != 0 || !place_is_own(request->place))) {
         return alloc_anywhere(request, id, zeroed);
     }
     void *object = stash_pop(thread, c);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * fill.c - the bytes of junk and zero; see fill.h.
+ * fill.c - the bytes of junk and zero; see guard.h.
  *
  * Threads     The caller owns the object, or is about to give it up.
  */
-#include "api/fill.h"
-
 #include <string.h>
+
+#include "guard/guard.h"
 
 enum { JUNK_NEW = 0xa5, JUNK_OLD = 0x5a };
 
