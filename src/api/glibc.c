@@ -7,7 +7,6 @@
  * known one is accepted, as its callers expect.
  */
 #include <errno.h>
-#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <tally/tally.h>
@@ -44,21 +43,17 @@ EXPORT struct mallinfo2 mallinfo2(void) {
     };
 }
 
-static int saturate(size_t value) {
-    return value > INT_MAX ? INT_MAX : (int)value;
-}
-
 static struct mallinfo saturated_info(void) {
     struct mallinfo2 wide = mallinfo2();
     return (struct mallinfo){
-        .arena = saturate(wide.arena),
-        .ordblks = saturate(wide.ordblks),
-        .hblks = saturate(wide.hblks),
-        .hblkhd = saturate(wide.hblkhd),
-        .fsmblks = saturate(wide.fsmblks),
-        .uordblks = saturate(wide.uordblks),
-        .fordblks = saturate(wide.fordblks),
-        .keepcost = saturate(wide.keepcost),
+        .arena = saturate_int(wide.arena),
+        .ordblks = saturate_int(wide.ordblks),
+        .hblks = saturate_int(wide.hblks),
+        .hblkhd = saturate_int(wide.hblkhd),
+        .fsmblks = saturate_int(wide.fsmblks),
+        .uordblks = saturate_int(wide.uordblks),
+        .fordblks = saturate_int(wide.fordblks),
+        .keepcost = saturate_int(wide.keepcost),
     };
 }
 

@@ -15,17 +15,11 @@
 #include <tally/tally.h>
 
 #include "api/life.h"
+#include "api/names.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "prof/prof.h"
-
-/* A library that leaves libc's names alone leaves these alone, too. */
-#if TALLY_OVERRIDE
-#define FOREIGN EXPORT
-#else
-#define FOREIGN
-#endif
 
 FOREIGN void HeapProfilerStart(const char *prefix) {
     if (!life_enter()) {

@@ -64,9 +64,7 @@ EXPORT void cleaner_run_all(void) __asm__("_ZN11HeapCleaner15RunHeapCleanupsEv")
 static struct checker whole_program = {.name = "_main_"};
 
 bool checker_is_active(void) {
-    if (life_enter()) {
-        life_leave();
-    }
+    (void)life_ready();
     return opt.leak_check != LEAK_CHECK_OFF;
 }
 

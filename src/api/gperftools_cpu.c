@@ -12,15 +12,9 @@
 #include <string.h>
 
 #include "api/life.h"
+#include "api/names.h"
 #include "base/log.h"
 #include "cpu/cpu.h"
-
-/* A library that leaves libc's names alone leaves these alone, too. */
-#if TALLY_OVERRIDE
-#define FOREIGN EXPORT
-#else
-#define FOREIGN
-#endif
 
 _Static_assert(sizeof(struct ProfilerOptions) == 16 && sizeof(struct ProfilerState) == 1048,
                "programs are compiled with these");

@@ -94,9 +94,7 @@ static void tell_range(uintptr_t start, uintptr_t end, void *context) {
 static void ranges(struct extension *this, void *argument,
                    void (*function)(void *argument, const struct range *range)) {
     (void)this;
-    if (life_enter()) { /* that there is a heap */
-        life_leave();
-    }
+    (void)life_ready();
     heap_walk_ranges(tell_range, &(struct visit){argument, function});
 }
 

@@ -19,24 +19,18 @@
 #include "api/gperftools_extension.h"
 
 #include <gperftools/malloc_extension_c.h>
-#include <limits.h>
 #include <string.h>
 #include <tally/tally.h>
 
 #include "api/life.h"
+#include "api/names.h"
+#include "api/slow.h"
 #include "base/bits.h"
 #include "base/os.h"
 #include "control/control.h"
 #include "heap/counts.h"
 #include "opt/opt.h"
 #include "prof/prof.h"
-
-/* A library that leaves libc's names alone leaves these alone, too. */
-#if TALLY_OVERRIDE
-#define FOREIGN EXPORT
-#else
-#define FOREIGN
-#endif
 
 /* ---------------------------------------------------------------- figures */
 
@@ -156,11 +150,7 @@ static bool set_sample_parameter(size_t bytes) {
     if (bytes == 0) {
         prof_set_active(false);
     } else {
-        unsigned lg = bits_nearest_log2(bytes);
-        if (!prof_was_armed() || prof_lg_sample() != lg) {
-            prof_reset(lg);
-        }
-        prof_set_active(true);
+        prof_start(bits_nearest_log2(bytes));
     }
     triggers_restart();
     return true;
@@ -257,32 +247,19 @@ static void read_blocks(struct blocks *blocks) {
     life_leave();
 }
 
-static int saturate(size_t value) {
-    return value > INT_MAX ? INT_MAX : (int)value;
-}
-
 FOREIGN int MallocExtension_MallocMemoryStats(int *count, size_t *total, int histogram[64]) {
     struct blocks blocks;
     read_blocks(&blocks);
-    *count = saturate(blocks.count);
+    *count = saturate_int(blocks.count);
     *total = blocks.bytes;
     for (unsigned i = 0; i < 64; i++) {
-        histogram[i] = saturate(blocks.histogram[i]);
+        histogram[i] = saturate_int(blocks.histogram[i]);
     }
     return 1;
 }
 
-static enum heap_verdict judge(const void *pointer) {
-    if (!life_enter()) {
-        return heap_locate(pointer).verdict;
-    }
-    enum heap_verdict verdict = heap_look(pointer).verdict;
-    life_leave();
-    return verdict;
-}
-
 static int is_live(const void *pointer) {
-    return pointer == NULL || judge(pointer) == HEAP_LIVE;
+    return pointer == NULL || slow_look(pointer).verdict == HEAP_LIVE;
 }
 
 FOREIGN int MallocExtension_VerifyAllMemory(void) {
@@ -302,7 +279,8 @@ FOREIGN int MallocExtension_VerifyMallocMemory(const void *pointer) {
 }
 
 FOREIGN MallocExtension_Ownership MallocExtension_GetOwnership(const void *pointer) {
-    return judge(pointer) != HEAP_FOREIGN ? MallocExtension_kOwned : MallocExtension_kNotOwned;
+    return slow_look(pointer).verdict != HEAP_FOREIGN ? MallocExtension_kOwned
+                                                      : MallocExtension_kNotOwned;
 }
 
 FOREIGN size_t MallocExtension_GetAllocatedSize(const void *pointer) {
@@ -311,9 +289,7 @@ FOREIGN size_t MallocExtension_GetAllocatedSize(const void *pointer) {
 
 /* May be the first call of all, before there is a table of sizes. */
 FOREIGN size_t MallocExtension_GetEstimatedAllocatedSize(size_t size) {
-    if (life_enter()) {
-        life_leave();
-    }
+    (void)life_ready();
     return heap_size_for(size, 1);
 }
 

@@ -9,15 +9,9 @@
 
 #include "api/gperftools_extension.h"
 #include "api/life.h"
+#include "api/names.h"
 #include "base/fmt.h"
 #include "heap/counts.h"
-
-/* A library that leaves libc's names alone leaves these alone, too. */
-#if TALLY_OVERRIDE
-#define FOREIGN EXPORT
-#else
-#define FOREIGN
-#endif
 
 enum { LONG_FORM_BYTES = 10000 };
 

@@ -18,15 +18,6 @@
 #include "opt/opt.h"
 #include "prof/prof.h"
 
-/* The first call of a process starts the library; false in a handler that interrupts it. */
-static bool is_outside(void) {
-    if (!life_enter()) {
-        return false;
-    }
-    life_leave();
-    return true;
-}
-
 /* ---------------------------------------------------------------- tally's names */
 
 EXPORT unsigned long long tally_leak_mark(void) {
@@ -56,7 +47,7 @@ EXPORT int tally_leak_check(struct tally_leaks *to, unsigned long long since, co
     if (to != NULL) {
         *to = (struct tally_leaks){0};
     }
-    if (!is_outside()) {
+    if (!life_ready()) {
         return EBUSY;
     }
     int saved = errno;
@@ -77,37 +68,37 @@ EXPORT int tally_leak_check(struct tally_leaks *to, unsigned long long since, co
 }
 
 EXPORT void tally_leak_disable(void) {
-    if (is_outside()) {
+    if (life_ready()) {
         leak_disable();
     }
 }
 
 EXPORT void tally_leak_enable(void) {
-    if (is_outside()) {
+    if (life_ready()) {
         leak_enable();
     }
 }
 
 EXPORT int tally_leak_ignore(const void *pointer) {
-    return is_outside() && leak_ignore(pointer) ? 0 : EINVAL;
+    return life_ready() && leak_ignore(pointer) ? 0 : EINVAL;
 }
 
 EXPORT int tally_leak_unignore(const void *pointer) {
-    return is_outside() && leak_unignore(pointer) ? 0 : EINVAL;
+    return life_ready() && leak_unignore(pointer) ? 0 : EINVAL;
 }
 
 EXPORT int tally_leak_add_root(const void *start, size_t bytes) {
     if (bytes == 0 || (uintptr_t)start + bytes < (uintptr_t)start) {
         return EINVAL;
     }
-    if (!is_outside()) {
+    if (!life_ready()) {
         return EBUSY;
     }
     return leak_add_root(start, bytes) ? 0 : ENOMEM;
 }
 
 EXPORT int tally_leak_remove_root(const void *start, size_t bytes) {
-    return is_outside() && leak_remove_root(start, bytes) ? 0 : EINVAL;
+    return life_ready() && leak_remove_root(start, bytes) ? 0 : EINVAL;
 }
 
 /* ---------------------------------------------------------------- LeakSanitizer's names */
@@ -137,7 +128,7 @@ SANITIZER void lsan_unregister_root_region(const void *start,
 /* Are there leaks?  They are reported in the sanitizer's words, unless others were asked for. */
 static bool finds_leaks(void) {
     struct leaks leaks;
-    if (!is_outside() || (lsan_is_turned_off != NULL && lsan_is_turned_off() != 0)) {
+    if (!life_ready() || (lsan_is_turned_off != NULL && lsan_is_turned_off() != 0)) {
         return false;
     }
     if (!leaks_find(&leaks, 0)) {

@@ -29,3 +29,10 @@
 #else
 #define SAME_AS(name) __attribute__((ALIAS_OF(name), visibility("default")))
 #endif
+
+/* gperftools' names.  A library that leaves libc's names alone leaves these alone, too. */
+#if TALLY_OVERRIDE
+#define FOREIGN EXPORT
+#else
+#define FOREIGN
+#endif

@@ -73,11 +73,7 @@ EXPORT int tally_profile_start(size_t rate) {
     if (!life_enter()) {
         return EBUSY;
     }
-    unsigned lg = rate != 0 ? bits_nearest_log2(rate) : (unsigned)opt.lg_prof_sample;
-    if (!prof_was_armed() || prof_lg_sample() != lg) {
-        prof_reset(lg);
-    }
-    prof_set_active(true);
+    prof_start(rate != 0 ? bits_nearest_log2(rate) : (unsigned)opt.lg_prof_sample);
     triggers_restart();
     life_leave_alloc();
     return 0;

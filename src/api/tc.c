@@ -18,7 +18,6 @@
 #include <gperftools/malloc_extension_c.h>
 #include <gperftools/nallocx.h>
 #include <gperftools/tcmalloc.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,17 +233,13 @@ EXPORT struct mallinfo2 tc_mallinfo2(void) {
         .arena = totals.mapped, .fsmblks = small, .fordblks = rest, .uordblks = totals.live};
 }
 
-static int saturate(size_t value) {
-    return value > INT_MAX ? INT_MAX : (int)value;
-}
-
 EXPORT struct mallinfo tc_mallinfo(void) {
     struct mallinfo2 wide = tc_mallinfo2();
     return (struct mallinfo){
-        .arena = saturate(wide.arena),
-        .fsmblks = saturate(wide.fsmblks),
-        .fordblks = saturate(wide.fordblks),
-        .uordblks = saturate(wide.uordblks),
+        .arena = saturate_int(wide.arena),
+        .fsmblks = saturate_int(wide.fsmblks),
+        .fordblks = saturate_int(wide.fordblks),
+        .uordblks = saturate_int(wide.uordblks),
     };
 }
 

@@ -56,3 +56,7 @@ static inline size_t min_size(size_t a, size_t b) {
 static inline size_t max_size(size_t a, size_t b) {
     return a > b ? a : b;
 }
+
+static inline int saturate_int(size_t value) {
+    return value > INT32_MAX ? INT32_MAX : (int)value;
+}

@@ -254,11 +254,8 @@ static unsigned start_heap(struct call *call) {
         /* Another rate begins anew, and what the run has recorded so far would be gone. */
         return fail(call, WIRE_BUSY, "this run is recorded at another rate");
     }
-    if (!prof_was_armed() || prof_lg_sample() != lg) {
-        prof_reset(lg);
-    }
     prof_name_threads();
-    prof_set_active(true);
+    prof_start(lg);
     triggers_restart();
     wire_add_number(call->reply, "rate", UINT64_C(1) << lg);
     return 0;

@@ -179,6 +179,13 @@ void prof_reset(unsigned lg_sample) {
     set_rate();
 }
 
+void prof_start(unsigned lg_sample) {
+    if (!prof_was_armed() || g.lg_sample != lg_sample) {
+        prof_reset(lg_sample);
+    }
+    prof_set_active(true);
+}
+
 /* ---------------------------------------------------------------- threads */
 
 static struct sampler *take_sampler(void) {

@@ -29,6 +29,9 @@ bool prof_is_active(void);
 /* Arming may open libgcc, which allocates: for that the caller is outside for a moment. */
 void prof_set_active(bool active);
 
+/* Arms at this rate.  If it is not the rate so far, what was recorded is forgotten. */
+void prof_start(unsigned lg_sample);
+
 /* ATTENTION_AGENTS: sampling is on, for the probes, as long as somebody listens. */
 void prof_follow_agents(void);
 
