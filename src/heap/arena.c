@@ -29,7 +29,6 @@
 #include "heap/large.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
-#include "heap/thread.h"
 #include "heap/track.h"
 #include "opt/opt.h"
 
