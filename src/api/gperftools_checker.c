@@ -83,7 +83,7 @@ static bool check(struct checker *checker) {
     checker->bytes = (ssize_t)lost.requested;
     checker->objects = (ssize_t)lost.objects;
     leaks.text = LEAK_TEXT_GPERFTOOLS;
-    leaks_report(&leaks, checker->name);
+    leak_report_tell(&leaks, checker->name);
     if (lost.objects > 0 && opt.leak_test_alignment) {
         leaks_test_alignment(&leaks, checker->start_ns);
     }

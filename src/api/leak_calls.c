@@ -56,7 +56,7 @@ EXPORT int tally_leak_check(struct tally_leaks *to, unsigned long long since, co
         copy_sums(to, &leaks);
     }
     if (is_done && report != NULL) {
-        leaks_report(&leaks, report);
+        leak_report_tell(&leaks, report);
     } else if (!is_done && report != NULL) {
         log_line("no leak check %s: %s", report, leaks.why);
     }
@@ -136,7 +136,7 @@ static bool finds_leaks(void) {
         return false;
     }
     leaks.text = leaks.text == LEAK_TEXT_TALLY ? LEAK_TEXT_LSAN : leaks.text;
-    leaks_report(&leaks, "__lsan_do_leak_check");
+    leak_report_tell(&leaks, "__lsan_do_leak_check");
     bool has_leaks = leaks_lost(&leaks).objects > 0;
     leaks_release(&leaks);
     return has_leaks;

@@ -89,7 +89,7 @@ static void record(const struct leaks *leaks) {
 
 static void tell_more(const struct leaks *leaks) {
     static char path[OUT_FILE_NAME_BYTES]; /* There is one exit. */
-    leaks_dump(leaks, "_main_", path, sizeof(path));
+    leak_report_dump(leaks, "_main_", path, sizeof(path));
     if (leaks->text == LEAK_TEXT_NONE) {
         return;
     }
@@ -131,7 +131,7 @@ static int check(void) {
         log_line("no leak check: %s", leaks.why);
         return 0;
     }
-    leaks_report(&leaks, leaks.text == LEAK_TEXT_GPERFTOOLS ? "_main_" : "at exit");
+    leak_report_tell(&leaks, leaks.text == LEAK_TEXT_GPERFTOOLS ? "_main_" : "at exit");
     record(&leaks);
     if (leaks_lost(&leaks).objects > 0) {
         tell_more(&leaks);

@@ -42,7 +42,7 @@
 #include "cpu/cpu.h"
 #include "heap/counts.h"
 #include "opt/opt.h"
-#include "out/frames_writer.h"
+#include "out/container.h"
 #include "prof/prof.h"
 
 enum {
@@ -86,8 +86,8 @@ static struct {
 } g;
 
 /* Apart from g, since few processes touch them. */
-static struct frames frames;
-static struct frames_point points[POINTS_MOST];
+static struct container container;
+static struct container_point points[POINTS_MOST];
 
 bool recorder_is_on(void) {
     return g.is_on;
@@ -271,7 +271,7 @@ static int begin_in(struct room *room) {
     for (unsigned i = 1; i <= TAKEN_MOST && error == -EEXIST; i++) {
         put_name(room->path, !g.is_root, i);
         error = make_absolute(room->path, room->scratch)
-                    ? frames_begin(&frames, room->path, room->text, length)
+                    ? container_begin(&container, room->path, room->text, length)
                     : -ENAMETOOLONG;
     }
     return error;
@@ -309,7 +309,7 @@ static bool may_pass(int error) {
 
 static bool is_written(int error) {
     if (error != 0 && !may_pass(error)) {
-        stop(frames.path, error);
+        stop(container.path, error);
     }
     return error == 0;
 }
@@ -320,8 +320,8 @@ static void take_point(void) {
     prof_read_totals(&totals);
     counts_read_totals(&counts);
     double allocated = totals.accumulated.all_bytes, live = totals.live.all_bytes;
-    points[g.point_count++] = (struct frames_point){
-        .t_ns = frames_now(&frames),
+    points[g.point_count++] = (struct container_point){
+        .t_ns = container_now(&container),
         .rss = pressure_resident_bytes(),
         .live = counts.allocated,
         .held = counts.resident,
@@ -332,7 +332,7 @@ static void take_point(void) {
 
 static void write_points(uint64_t now) {
     if (g.point_count > 0) {
-        (void)is_written(frames_stat(&frames, points, g.point_count));
+        (void)is_written(container_stat(&container, points, g.point_count));
         g.point_count = 0;
     }
     g.written_ms = now;
@@ -341,14 +341,14 @@ static void write_points(uint64_t now) {
 /* How large a snapshot may be: the last one may take what is left. */
 static uint64_t room_for_snap(bool is_last) {
     uint64_t kept = is_last ? 0 : max_size(2 * g.last_snap_bytes, LAST_RESERVE);
-    uint64_t left = FILE_BYTES_MOST - min_size(frames.bytes, FILE_BYTES_MOST);
+    uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
     return left > kept ? left - kept : 0;
 }
 
 /* The next one comes later when this one was dear. */
 static void slow_down(uint64_t took_ms, uint64_t bytes) {
     struct pace *pace = &g.snaps;
-    uint64_t left = FILE_BYTES_MOST - min_size(frames.bytes, FILE_BYTES_MOST);
+    uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
     if (pace->interval_ms < opt.run_every_ms) {
         pace->interval_ms = min_size(2 * pace->interval_ms, opt.run_every_ms);
     } else if (pace->count % DOUBLED_AFTER == 0 || bytes > left / ROOM_SHARE) {
@@ -368,21 +368,22 @@ static int write_heap(struct out_sink sink) {
 /* The processor's time until now, in front of the snapshot of the same moment. */
 static void snap_cpu(bool is_last) {
     if (g.has_cpu && os_may_tell_user()) {
-        (void)is_written(frames_profile(&frames, FRAME_CPU, room_for_snap(is_last), write_cpu));
+        (void)is_written(
+            container_profile(&container, FRAME_CPU, room_for_snap(is_last), write_cpu));
     }
 }
 
 static void snap(bool is_last) {
-    uint64_t before = frames.bytes;
+    uint64_t before = container.bytes;
     uint64_t start = os_now_ns();
     snap_cpu(is_last);
     /* A program that has got other rights, or hides its memory, is asked each time. */
     int error = -EPERM;
     if (os_may_tell_user()) {
-        error = frames_profile(&frames, FRAME_SNAP, room_for_snap(is_last), write_heap);
+        error = container_profile(&container, FRAME_SNAP, room_for_snap(is_last), write_heap);
     }
     if (is_written(error)) {
-        g.last_snap_bytes = frames.bytes - before;
+        g.last_snap_bytes = container.bytes - before;
     }
     g.snaps.count++;
     slow_down((os_now_ns() - start) / 1000000, error == 0 ? g.last_snap_bytes : FILE_BYTES_MOST);
@@ -435,7 +436,8 @@ static void point(uint64_t now) {
     }
     pace->next_ms = now + pace->interval_ms;
     if (crosses_limit(points[g.point_count - 1].rss)) {
-        (void)is_written(frames_note(&frames, "the memory of the process has reached run_rss"));
+        (void)is_written(
+            container_note(&container, "the memory of the process has reached run_rss"));
         g.snaps.next_ms = now;
     }
     if (g.point_count == POINTS_MOST || now - g.written_ms >= POINTS_WRITTEN_MS) {
@@ -446,7 +448,7 @@ static void point(uint64_t now) {
 /* Is this a child that did not notice yet that it is one, or one that shares our memory?  It neither writes
  * nor waits for a thread of its parent's. */
 static bool is_others(void) {
-    return g.is_begun && frames.process != os_process_id();
+    return g.is_begun && container.process != os_process_id();
 }
 
 static void look(uint64_t now) {
@@ -459,7 +461,8 @@ static void look(uint64_t now) {
         attention_raise(ATTENTION_CPU);
     }
     if (atomic_exchange(&g.is_wished, false)) {
-        (void)is_written(frames_note(&frames, "a trigger, while another snapshot was written"));
+        (void)is_written(
+            container_note(&container, "a trigger, while another snapshot was written"));
         g.snaps.next_ms = now;
     }
     if (is_due(&g.points, now)) {
@@ -508,7 +511,7 @@ void recorder_snap(const char *why) {
     }
     if (!is_others()) {
         if (g.is_begun) {
-            (void)is_written(frames_note(&frames, why));
+            (void)is_written(container_note(&container, why));
         }
         g.snaps.next_ms = 0;
         look(os_now_ms());
@@ -531,7 +534,8 @@ bool recorder_note(const char *text) {
     if (!g.is_on || is_others() || !wait_for_turn()) {
         return false;
     }
-    bool is_done = g.is_on && (g.is_begun || begin()) && is_written(frames_note(&frames, text));
+    bool is_done =
+        g.is_on && (g.is_begun || begin()) && is_written(container_note(&container, text));
     end_turn();
     return is_done;
 }
@@ -541,7 +545,7 @@ bool recorder_leaks(const char *text, size_t length) {
         return false;
     }
     bool is_done = g.is_on && (g.is_begun || begin()) && length <= room_for_snap(false) &&
-                   is_written(frames_leaks(&frames, text, length));
+                   is_written(container_leaks(&container, text, length));
     end_turn();
     return is_done;
 }
@@ -597,7 +601,7 @@ static void write_end(void) {
                            (unsigned long)time.samples, (unsigned long)time.lost, time.left_out);
     }
     if (g.is_on) {
-        (void)is_written(frames_end(&frames, text, length));
+        (void)is_written(container_end(&container, text, length));
     }
 }
 

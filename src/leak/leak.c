@@ -60,13 +60,15 @@ struct shared {
     struct leak_object objects[LEAK_OBJECTS_MOST];
 };
 
-static struct lock lock = LOCK_OF_RANK(RANK_LEAK);
-static _Atomic uint32_t owner; /* the thread that makes a check; 0: none */
-/* The process in which somebody who cannot wait wants to make the last check; 0: nobody does. */
-static _Atomic uint32_t ending;
+static struct {
+    struct lock lock;
+    _Atomic uint32_t owner; /* the thread that makes a check; 0: none */
+    /* The process in which somebody who cannot wait wants to make the last check; 0: nobody does. */
+    _Atomic uint32_t ending;
+} g = {.lock = LOCK_OF_RANK(RANK_LEAK)};
 
 static bool is_ending(void) {
-    return ending == os_process_id();
+    return g.ending == os_process_id();
 }
 
 /* ---------------------------------------------------------------- the result */
@@ -426,18 +428,18 @@ static bool wait_for_turn(bool is_last, enum lock_found *found) {
     uint64_t most_ms = is_last ? WAIT_LAST_MS : 2 * UINT64_C(1000) * LEAK_SEARCH_MOST_S + 10000;
     uint64_t end = os_now_ms() + most_ms;
     bool is_had;
-    while (!(is_had = lock_try(&lock, found)) && os_now_ms() < end && (is_last || !is_ending())) {
-        ending = is_last ? os_process_id() : ending;
+    while (!(is_had = lock_try(&g.lock, found)) && os_now_ms() < end && (is_last || !is_ending())) {
+        g.ending = is_last ? os_process_id() : g.ending;
         os_sleep_ns(MILLISECOND_NS);
     }
-    ending = is_last ? 0 : ending;
+    g.ending = is_last ? 0 : g.ending;
     return is_had;
 }
 
 /* A handler of signals may run in the middle of a check: it must not wait for the thread that it has interrupted. */
 static bool enter(const struct leak_wish *wish, struct leak_result *result) {
     enum lock_found found;
-    if (atomic_load(&owner) == os_thread_id()) {
+    if (atomic_load(&g.owner) == os_thread_id()) {
         return refuse(result, "this thread is making a check");
     }
     if (!wish->is_last && is_ending()) {
@@ -446,7 +448,7 @@ static bool enter(const struct leak_wish *wish, struct leak_result *result) {
     if (!wait_for_turn(wish->is_last, &found)) {
         return refuse(result, is_ending() ? "the process ends" : "another check is being made");
     }
-    atomic_store(&owner, os_thread_id());
+    atomic_store(&g.owner, os_thread_id());
     if (found == LOCK_ABANDONED) {
         repair();
     }
@@ -454,8 +456,8 @@ static bool enter(const struct leak_wish *wish, struct leak_result *result) {
 }
 
 static void leave(void) {
-    atomic_store(&owner, 0);
-    lock_release(&lock);
+    atomic_store(&g.owner, 0);
+    lock_release(&g.lock);
 }
 
 /* Its frame is the end of what counts of the caller's stack: all registers that a caller may rely on lie above. */

@@ -143,13 +143,13 @@ struct leak_sum leaks_lost(const struct leaks *leaks);
 
 /* Reports on standard error, in the words of `text`; `name` is that of the check.  That nothing is lost is
  * said only with the option leak_say_none. */
-void leaks_report(const struct leaks *leaks, const char *name);
+void leak_report_tell(const struct leaks *leaks, const char *name);
 
 /* leak_test_alignment: a second look that counts pointers anywhere, and a sentence about it. */
 void leaks_test_alignment(const struct leaks *leaks, uint64_t since_ns);
 
 /* A profile of it in leak_dump_dir, if there is one; its path, or "" where none was written. */
-void leaks_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity);
+void leak_report_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity);
 
 /*
  * As text for the command:

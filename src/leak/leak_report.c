@@ -228,7 +228,7 @@ static void report_none(const struct leaks *leaks, const char *name) {
     }
 }
 
-void leaks_report(const struct leaks *leaks, const char *name) {
+void leak_report_tell(const struct leaks *leaks, const char *name) {
     struct leak_sum lost = leaks_lost(leaks);
     if (leaks->text == LEAK_TEXT_NONE) {
         return;
@@ -312,7 +312,7 @@ static void name_profile(const char *name, char *path, size_t capacity) {
 }
 
 /* A check of the same name that comes again has the same file: the first is kept. */
-void leaks_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity) {
+void leak_report_dump(const struct leaks *leaks, const char *name, char *path, size_t capacity) {
     path[0] = '\0';
     if (opt.leak_dump_dir[0] == '\0' || os_facts.secure) {
         return;

@@ -29,7 +29,7 @@ static struct {
     _Atomic uint32_t temporaries;
 } g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
 
-/* Guarded by the lock; apart from g, whose initial values would make it a part of the file. */
+/* Guarded by the lock.  Apart from g: what has initial values takes its size in the library, too. */
 static char set_prefix[OUT_FILE_PREFIX_BYTES];
 
 /* ---------------------------------------------------------------- creation */

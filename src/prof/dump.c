@@ -44,11 +44,11 @@ static int write_profile(struct out *out, const void *what) {
     maps_read(&maps);
     maps.hides = profile->hides_addresses;
     if (profile->format == DUMP_JEMALLOC) {
-        dump_write_jemalloc(out, &extract, &maps);
+        dump_jemalloc_write(out, &extract, &maps);
     } else if (profile->format == DUMP_GPERFTOOLS) {
-        dump_write_gperftools(out, &extract, &maps);
+        dump_gperftools_write(out, &extract, &maps);
     } else {
-        error = dump_write_proto(out, &extract, &maps, profile->format == DUMP_SNAPSHOT);
+        error = dump_proto_write(out, &extract, &maps, profile->format == DUMP_SNAPSHOT);
     }
     maps_release(&maps);
     extract_release(&extract);
@@ -56,7 +56,7 @@ static int write_profile(struct out *out, const void *what) {
 }
 
 static int write_log(struct out *out, const void *log) {
-    return dump_write_log(out, log);
+    return dump_json_log(out, log);
 }
 
 int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
@@ -224,7 +224,7 @@ struct recent {
 
 static int write_recent(struct out *out, const void *what) {
     const struct recent *recent = what;
-    dump_write_recent(out, recent->events, recent->most);
+    dump_json_recent(out, recent->events, recent->most);
     return 0;
 }
 

@@ -80,7 +80,7 @@ static void put_maps(struct out *out, const struct maps *maps) {
     }
 }
 
-void dump_write_gperftools(struct out *out, const struct extract *extract,
+void dump_gperftools_write(struct out *out, const struct extract *extract,
                            const struct maps *maps) {
     put_header(out, extract);
     put_stacks(out, extract);

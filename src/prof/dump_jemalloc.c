@@ -127,7 +127,7 @@ static void put_stacks(struct out *out, const struct extract *extract) {
     }
 }
 
-void dump_write_jemalloc(struct out *out, const struct extract *extract, const struct maps *maps) {
+void dump_jemalloc_write(struct out *out, const struct extract *extract, const struct maps *maps) {
     out_string(out, "heap_v2/");
     out_decimal(out, extract->rate, 0);
     out_char(out, '\n');

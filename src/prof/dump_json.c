@@ -184,7 +184,7 @@ static void put_log(struct out *out, const struct dump_log *log,
     json_close(out, '{');
 }
 
-int dump_write_log(struct out *out, const struct dump_log *log) {
+int dump_json_log(struct out *out, const struct dump_log *log) {
     struct log_content content = {0};
     struct prof_event event;
     int error = 0;
@@ -238,7 +238,7 @@ static void put_recent(struct out *out, const struct prof_event *event) {
     json_close(out, '{');
 }
 
-void dump_write_recent(struct out *out, struct dump_events events, int64_t most) {
+void dump_json_recent(struct out *out, struct dump_events events, int64_t most) {
     struct prof_totals totals;
     struct prof_event event;
     prof_read_totals(&totals);

@@ -184,7 +184,7 @@ static void write_profile(const struct heap_proto *heap) {
     proto_write_number(proto, PROFILE_DEFAULT_TYPE, WORD_INUSE_SPACE);
 }
 
-int dump_write_proto(struct out *out, const struct extract *extract, const struct maps *maps,
+int dump_proto_write(struct out *out, const struct extract *extract, const struct maps *maps,
                      bool is_snapshot) {
     struct heap_proto heap = {.extract = extract,
                               .values = is_snapshot ? SNAPSHOT_VALUES : DUMP_VALUES};

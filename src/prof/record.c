@@ -35,7 +35,7 @@ struct weight {
     uint64_t usable, rate, weight;
 };
 
-/* Apart from g, whose initial values would make all of this a part of the file. */
+/* Apart from g: what has initial values takes its size in the library, too. */
 static struct weight weights[1 << WEIGHTS_LG];
 static struct record_class classes[2][CLASSES]; /* live, accumulated */
 

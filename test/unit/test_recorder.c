@@ -6,7 +6,7 @@
  * functions below, which keep count.
  */
 #include "control/recorder.h"
-#include "out/frames_writer.h"
+#include "out/container.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,32 +60,34 @@ int __wrap_os_read_file(const char *path, char *text, size_t bytes) {
     return (int)length;
 }
 
-int __wrap_frames_begin(struct frames *frames, const char *path, const char *lines, size_t length);
-int __wrap_frames_begin(struct frames *frames, const char *path, const char *lines, size_t length) {
+int __wrap_container_begin(struct container *container, const char *path, const char *lines,
+                           size_t length);
+int __wrap_container_begin(struct container *container, const char *path, const char *lines,
+                           size_t length) {
     snprintf(fake.path, sizeof fake.path, "%s", path);
     snprintf(fake.lines, sizeof fake.lines, "%.*s", (int)length, lines);
     if (fake.taken > 0) {
         fake.taken--;
         return -EEXIST;
     }
-    *frames = (struct frames){.process = os_process_id(), .bytes = 64};
+    *container = (struct container){.process = os_process_id(), .bytes = 64};
     fake.begun += fake.error == 0;
     return fake.error;
 }
 
-static int add(struct frames *frames, unsigned *count, uint64_t bytes) {
+static int add(struct container *container, unsigned *count, uint64_t bytes) {
     if (fake.error == 0) {
-        frames->bytes += bytes;
+        container->bytes += bytes;
         ++*count;
     }
-    fake.most_bytes = frames->bytes > fake.most_bytes ? frames->bytes : fake.most_bytes;
+    fake.most_bytes = container->bytes > fake.most_bytes ? container->bytes : fake.most_bytes;
     return fake.error;
 }
 
-int __wrap_frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
-                          int (*dump)(struct out_sink sink));
-int __wrap_frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
-                          int (*dump)(struct out_sink sink)) {
+int __wrap_container_profile(struct container *container, enum frame_type type, uint64_t most,
+                             int (*dump)(struct out_sink sink));
+int __wrap_container_profile(struct container *container, enum frame_type type, uint64_t most,
+                             int (*dump)(struct out_sink sink)) {
     check_eq(type, FRAME_SNAP);
     check(dump != NULL);
     fake.now_ms += fake.snap_ms;
@@ -98,28 +100,30 @@ int __wrap_frames_profile(struct frames *frames, enum frame_type type, uint64_t 
     }
     check(fake.snaps < 4096);
     fake.snap_times[fake.snaps] = fake.now_ms;
-    return add(frames, &fake.snaps, fake.snap_bytes);
+    return add(container, &fake.snaps, fake.snap_bytes);
 }
 
-int __wrap_frames_stat(struct frames *frames, const struct frames_point *points, unsigned count);
-int __wrap_frames_stat(struct frames *frames, const struct frames_point *points, unsigned count) {
+int __wrap_container_stat(struct container *container, const struct container_point *points,
+                          unsigned count);
+int __wrap_container_stat(struct container *container, const struct container_point *points,
+                          unsigned count) {
     (void)points;
     fake.points += count;
     unsigned ignored = 0;
-    return add(frames, &ignored, 32 + 48 * count);
+    return add(container, &ignored, 32 + 48 * count);
 }
 
-int __wrap_frames_note(struct frames *frames, const char *text);
-int __wrap_frames_note(struct frames *frames, const char *text) {
+int __wrap_container_note(struct container *container, const char *text);
+int __wrap_container_note(struct container *container, const char *text) {
     snprintf(fake.note, sizeof fake.note, "%s", text);
-    return add(frames, &fake.notes, 64);
+    return add(container, &fake.notes, 64);
 }
 
-int __wrap_frames_end(struct frames *frames, const char *lines, size_t length);
-int __wrap_frames_end(struct frames *frames, const char *lines, size_t length) {
+int __wrap_container_end(struct container *container, const char *lines, size_t length);
+int __wrap_container_end(struct container *container, const char *lines, size_t length) {
     (void)lines;
     (void)length;
-    return add(frames, &fake.ends, 64);
+    return add(container, &fake.ends, 64);
 }
 
 /* Time passes as a thread that waits would let it pass. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_frames_writer.c - containers are written as frames.h describes them, and what goes wrong leaves
+ * test_container.c - containers are written as frames.h describes them, and what goes wrong leaves
  * whole frames.
  *
  * The reader here is the test's own, written from the description; its sums are made bit by bit.  The
  * linker turns the calls that write and cut into functions that can fail.
  */
-#include "out/frames_writer.h"
+#include "out/container.h"
 #include "prof/prof.h"
 
 #include <errno.h>
@@ -123,14 +123,14 @@ static void clean(void) {
     check(rmdir(folder) == 0);
 }
 
-static struct frames frames;
+static struct container container;
 static const char head[] = "program=/bin/x\npid=1\n";
 
 static void begin(void) {
-    check_eq(frames_begin(&frames, path, head, strlen(head)), 0);
+    check_eq(container_begin(&container, path, head, strlen(head)), 0);
 }
 
-static const struct frames_point two_points[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}};
+static const struct container_point two_points[] = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12}};
 
 static int write_heap(struct out_sink sink) {
     return dump_to_sink(sink, DUMP_SNAPSHOT, DUMP_NOW);
@@ -139,19 +139,19 @@ static int write_heap(struct out_sink sink) {
 /* One of each kind. */
 static void write_all(void) {
     begin();
-    check_eq(frames_stat(&frames, two_points, 2), 0);
+    check_eq(container_stat(&container, two_points, 2), 0);
     void *object = tally_malloc(100);
-    check_eq(frames_profile(&frames, FRAME_SNAP, UINT64_MAX, write_heap), 0);
+    check_eq(container_profile(&container, FRAME_SNAP, UINT64_MAX, write_heap), 0);
     tally_free(object);
-    check_eq(frames_note(&frames, "why"), 0);
-    check_eq(frames_end(&frames, "samples=1\n", 10), 0);
+    check_eq(container_note(&container, "why"), 0);
+    check_eq(container_end(&container, "samples=1\n", 10), 0);
 }
 
 /* ---------------------------------------------------------------- tests */
 
 TEST(the_file_is_written_under_a_number_that_programs_do_not_use) {
     begin();
-    check_eq(frames_note(&frames, "why"), 0);
+    check_eq(container_note(&container, "why"), 0);
     check(last_fd >= 10);
     check_eq(fcntl(last_fd, F_GETFD), -1); /* and not for longer than it needs */
     clean();
@@ -240,13 +240,13 @@ TEST(every_prefix_has_the_frames_that_end_in_it) {
 TEST(a_full_disk_leaves_whole_frames) {
     struct found found[16];
     begin();
-    check_eq(frames_note(&frames, "one"), 0);
-    uint64_t before = frames.bytes;
+    check_eq(container_note(&container, "one"), 0);
+    uint64_t before = container.bytes;
     for (writes_allowed = 0; writes_allowed < 40; writes_allowed++) {
-        check_eq(frames_note(&frames, "two"), -ENOSPC);
+        check_eq(container_note(&container, "two"), -ENOSPC);
         check_eq(load(part), before);
     }
-    check_eq(frames_note(&frames, "two"), 0);
+    check_eq(container_note(&container, "two"), 0);
     check_eq(read_frames(load(part), found), 3);
     clean();
 }
@@ -256,36 +256,36 @@ TEST(half_a_frame_that_could_not_be_cut_off_is_cut_off_later) {
     begin();
     writes_allowed = 20;
     cannot_cut = true;
-    check_eq(frames_note(&frames, "one"), -ENOSPC);
-    check_eq(load(part), frames.bytes + 20);
-    check_eq(frames_note(&frames, "one"), -EIO);
+    check_eq(container_note(&container, "one"), -ENOSPC);
+    check_eq(load(part), container.bytes + 20);
+    check_eq(container_note(&container, "one"), -EIO);
     writes_allowed = -1;
     cannot_cut = false;
-    check_eq(frames_note(&frames, "two"), 0);
+    check_eq(container_note(&container, "two"), 0);
     check_eq(read_frames(load(part), found), 2);
     check(memcmp(found[1].payload, "two", 3) == 0);
-    check_eq(found[1].end, frames.bytes);
+    check_eq(found[1].end, container.bytes);
     clean();
 }
 
 TEST(nothing_is_left_where_the_beginning_fails) {
     writes_allowed = 40;
-    check_eq(frames_begin(&frames, path, head, strlen(head)), -ENOSPC);
+    check_eq(container_begin(&container, path, head, strlen(head)), -ENOSPC);
     clean();
 }
 
 TEST(names_that_are_taken_stay_as_they_are) {
     int fd = open(path, O_CREAT | O_WRONLY, 0600);
     close(fd);
-    check_eq(frames_begin(&frames, path, head, strlen(head)), -EEXIST);
+    check_eq(container_begin(&container, path, head, strlen(head)), -EEXIST);
     unlink(path);
     check(symlink("/nowhere", part) == 0);
-    check_eq(frames_begin(&frames, path, head, strlen(head)), -EEXIST);
+    check_eq(container_begin(&container, path, head, strlen(head)), -EEXIST);
     unlink(part);
     begin();
     fd = open(path, O_CREAT | O_WRONLY, 0600);
     close(fd);
-    check_eq(frames_end(&frames, "", 0), -EEXIST);
+    check_eq(container_end(&container, "", 0), -EEXIST);
     check_eq(load(path), 0);
     check(load(part) > 0);
     clean();
@@ -301,12 +301,12 @@ TEST(another_file_of_that_name_is_not_written_to) {
     check(write(fd, theirs, sizeof theirs) == sizeof theirs);
     close(fd);
     check(rename(other, part) == 0);
-    check_eq(frames_note(&frames, "one"), -ESTALE);
+    check_eq(container_note(&container, "one"), -ESTALE);
     check_eq(load(part), sizeof theirs);
     check(memcmp(file, theirs, sizeof theirs) == 0);
     unlink(part);
     check(symlink(path, part) == 0);
-    check(frames_note(&frames, "one") < 0);
+    check(container_note(&container, "one") < 0);
     check_eq(access(path, F_OK), -1);
     clean();
 }
@@ -314,8 +314,8 @@ TEST(another_file_of_that_name_is_not_written_to) {
 TEST(a_snapshot_that_is_too_large_is_not_written) {
     struct found found[16];
     begin();
-    check_eq(frames_profile(&frames, FRAME_SNAP, 100, write_heap), -EMSGSIZE);
-    check_eq(frames_profile(&frames, FRAME_SNAP, UINT64_MAX, write_heap), 0);
+    check_eq(container_profile(&container, FRAME_SNAP, 100, write_heap), -EMSGSIZE);
+    check_eq(container_profile(&container, FRAME_SNAP, UINT64_MAX, write_heap), 0);
     check_eq(read_frames(load(part), found), 2);
     clean();
 }
@@ -333,9 +333,9 @@ static int dump_nothing(struct out_sink sink) {
 TEST(time_on_the_processor_is_a_frame_of_what_its_profiler_writes) {
     struct found found[16];
     begin();
-    check_eq(frames_profile(&frames, FRAME_CPU, UINT64_MAX, dump_text), 0);
-    check_eq(frames_profile(&frames, FRAME_CPU, UINT64_MAX, dump_nothing), -ENOMEM);
-    check_eq(frames_profile(&frames, FRAME_CPU, 32 + 20, dump_text), -EMSGSIZE);
+    check_eq(container_profile(&container, FRAME_CPU, UINT64_MAX, dump_text), 0);
+    check_eq(container_profile(&container, FRAME_CPU, UINT64_MAX, dump_nothing), -ENOMEM);
+    check_eq(container_profile(&container, FRAME_CPU, 32 + 20, dump_text), -EMSGSIZE);
     check_eq(read_frames(load(part), found), 2);
     check_eq(found[1].type, FRAME_CPU);
     check_eq(found[1].bytes, 21);
@@ -354,6 +354,6 @@ TEST(the_file_is_the_owners_alone) {
     begin();
     check(stat(part, &found) == 0);
     check_eq(found.st_mode & 0777, 0600);
-    check_eq(frames_note(&frames, "one"), 0);
+    check_eq(container_note(&container, "one"), 0);
     clean();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * frames_writer.c - appends frames to a file that is whole after each of them.
+ * container.c - appends frames to a file that is whole after each of them.
  *
  * A frame is made in memory of its own, with its sums, and written by one call.  The file is opened
  * for that call alone: a descriptor that we kept could be closed by the program and be another file's
@@ -9,9 +9,9 @@
  * readers find that out by the sums.
  *
  * Cost        A snapshot of 20,000 stacks with 20 frames each: see docs/manual/run.md.
- * Read next   frames.h; control/recorder.c says when.
+ * Read next   contract/frames.h; control/recorder.c says when.
  */
-#include "out/frames_writer.h"
+#include "out/container.h"
 
 #include <errno.h>
 #include <string.h>
@@ -77,65 +77,65 @@ static bool put_file_header(struct pile *pile, uint64_t start_ns) {
 
 /* ---------------------------------------------------------------- the file */
 
-static bool is_ours(const struct frames *frames, const struct os_identity *found) {
-    return found->device == frames->device && found->inode == frames->inode &&
-           found->bytes >= frames->bytes;
+static bool is_ours(const struct container *container, const struct os_identity *found) {
+    return found->device == container->device && found->inode == container->inode &&
+           found->bytes >= container->bytes;
 }
 
 /* Behind the last whole frame; what is there, if anything, is half of one. */
-static int write_at_end(struct frames *frames, int fd, const struct pile *pile) {
+static int write_at_end(struct container *container, int fd, const struct pile *pile) {
     struct os_identity found;
     int error = os_identify(fd, &found);
     if (error != 0) {
         return error;
     }
-    if (!is_ours(frames, &found)) {
+    if (!is_ours(container, &found)) {
         return -ESTALE;
     }
-    if (found.bytes > frames->bytes) {
-        error = os_truncate(fd, frames->bytes);
+    if (found.bytes > container->bytes) {
+        error = os_truncate(fd, container->bytes);
     }
     error = error != 0 ? error : os_check_room(fd, pile->length);
     error = error != 0 ? error : os_write_all(fd, pile->bytes, pile->length);
     if (error != 0) {
-        (void)os_truncate(fd, frames->bytes);
+        (void)os_truncate(fd, container->bytes);
         return error;
     }
-    frames->bytes += pile->length;
+    container->bytes += pile->length;
     return 0;
 }
 
-static int append(struct frames *frames, const struct pile *pile) {
-    int fd = os_append(frames->path);
+static int append(struct container *container, const struct pile *pile) {
+    int fd = os_append(container->path);
     if (fd < 0) {
         return fd;
     }
-    int error = write_at_end(frames, fd, pile);
+    int error = write_at_end(container, fd, pile);
     int closed = os_close(fd); /* Some file systems find out here that there is no room. */
     return error != 0 ? error : closed;
 }
 
 /* A frame of bytes that are there already. */
-static int append_bytes(struct frames *frames, enum frame_type type, const void *bytes,
+static int append_bytes(struct container *container, enum frame_type type, const void *bytes,
                         size_t length) {
     struct pile pile = {0};
-    uint64_t t_ns = frames_now(frames);
+    uint64_t t_ns = container_now(container);
     int error = put_head(&pile) && put(&pile, bytes, length) && seal(&pile, 0, type, t_ns)
-                    ? append(frames, &pile)
+                    ? append(container, &pile)
                     : -ENOMEM;
     pile_release(&pile);
     return error;
 }
 
-uint64_t frames_now(const struct frames *frames) {
-    return os_now_ns() - frames->start_ns;
+uint64_t container_now(const struct container *container) {
+    return os_now_ns() - container->start_ns;
 }
 
 /* ---------------------------------------------------------------- begin and end */
 
-static int create(struct frames *frames, const char *path) {
+static int create(struct container *container, const char *path) {
     size_t length = strlen(path);
-    if (length + sizeof(".part") > sizeof(frames->path)) {
+    if (length + sizeof(".part") > sizeof(container->path)) {
         return -ENAMETOOLONG;
     }
     if (length == 0) {
@@ -144,35 +144,36 @@ static int create(struct frames *frames, const char *path) {
     if (os_exists(path)) {
         return -EEXIST; /* We would learn it at the end, too. */
     }
-    fmt_text(frames->path, sizeof(frames->path), "%s.part", path);
-    return os_create(frames->path);
+    fmt_text(container->path, sizeof(container->path), "%s.part", path);
+    return os_create(container->path);
 }
 
-static int begin(struct frames *frames, int fd, const struct pile *pile) {
+static int begin(struct container *container, int fd, const struct pile *pile) {
     struct os_identity found;
     int error = os_identify(fd, &found);
     if (error != 0) {
         return error;
     }
-    frames->device = found.device;
-    frames->inode = found.inode;
-    return write_at_end(frames, fd, pile);
+    container->device = found.device;
+    container->inode = found.inode;
+    return write_at_end(container, fd, pile);
 }
 
-int frames_begin(struct frames *frames, const char *path, const char *lines, size_t length) {
+int container_begin(struct container *container, const char *path, const char *lines,
+                    size_t length) {
     struct pile pile = {0};
-    *frames = (struct frames){.process = os_process_id(), .start_ns = os_now_ns()};
+    *container = (struct container){.process = os_process_id(), .start_ns = os_now_ns()};
     int error = -ENOMEM;
-    if (put_file_header(&pile, frames->start_ns) && put_head(&pile) && put(&pile, lines, length) &&
-        seal(&pile, FRAMES_HEADER_BYTES, FRAME_HEAD, 0)) {
-        int fd = create(frames, path);
+    if (put_file_header(&pile, container->start_ns) && put_head(&pile) &&
+        put(&pile, lines, length) && seal(&pile, FRAMES_HEADER_BYTES, FRAME_HEAD, 0)) {
+        int fd = create(container, path);
         error = fd;
         if (fd >= 0) {
-            error = begin(frames, fd, &pile);
+            error = begin(container, fd, &pile);
             int closed = os_close(fd);
             error = error != 0 ? error : closed;
             if (error != 0) {
-                os_remove(frames->path);
+                os_remove(container->path);
             }
         }
     }
@@ -180,43 +181,44 @@ int frames_begin(struct frames *frames, const char *path, const char *lines, siz
     return error;
 }
 
-int frames_end(struct frames *frames, const char *lines, size_t length) {
+int container_end(struct container *container, const char *lines, size_t length) {
     char path[OUT_FILE_NAME_BYTES];
-    int error = append_bytes(frames, FRAME_BYE, lines, length);
+    int error = append_bytes(container, FRAME_BYE, lines, length);
     if (error == 0) {
-        size_t name = strlen(frames->path) - strlen(".part");
-        memcpy(path, frames->path, name);
+        size_t name = strlen(container->path) - strlen(".part");
+        memcpy(path, container->path, name);
         path[name] = '\0';
-        error = os_rename(frames->path, path);
+        error = os_rename(container->path, path);
     }
     return error;
 }
 
 /* ---------------------------------------------------------------- frames */
 
-int frames_stat(struct frames *frames, const struct frames_point *points, unsigned count) {
+int container_stat(struct container *container, const struct container_point *points,
+                   unsigned count) {
     _Static_assert(sizeof(*points) == 6 * 8, "six words, as the format has them");
-    return append_bytes(frames, FRAME_STAT, points, count * sizeof(*points));
+    return append_bytes(container, FRAME_STAT, points, count * sizeof(*points));
 }
 
-int frames_note(struct frames *frames, const char *text) {
-    return append_bytes(frames, FRAME_NOTE, text, strlen(text));
+int container_note(struct container *container, const char *text) {
+    return append_bytes(container, FRAME_NOTE, text, strlen(text));
 }
 
-int frames_leaks(struct frames *frames, const char *text, size_t length) {
-    return append_bytes(frames, FRAME_LEAK, text, length);
+int container_leaks(struct container *container, const char *text, size_t length) {
+    return append_bytes(container, FRAME_LEAK, text, length);
 }
 
-int frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
-                   int (*dump)(struct out_sink sink)) {
+int container_profile(struct container *container, enum frame_type type, uint64_t most,
+                      int (*dump)(struct out_sink sink)) {
     struct pile pile = {0};
-    uint64_t t_ns = frames_now(frames);
+    uint64_t t_ns = container_now(container);
     int error = put_head(&pile) ? dump((struct out_sink){out_to_pile, &pile, false}) : -ENOMEM;
     if (error == 0 && pile.length > most) {
         error = -EMSGSIZE;
     }
     if (error == 0) {
-        error = seal(&pile, 0, type, t_ns) ? append(frames, &pile) : -ENOMEM;
+        error = seal(&pile, 0, type, t_ns) ? append(container, &pile) : -ENOMEM;
     }
     pile_release(&pile);
     return error;

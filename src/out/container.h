@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * frames_writer.h - a container of frames.h that grows while the process runs.
+ * container.h - a container of frames.h that grows while the process runs.
  *
- * Threads     One struct frames, one thread at a time, inside and with no lock held.  Errors are negative
+ * Threads     One struct container, one thread at a time, inside and with no lock held.  Errors are negative
  *             errno values.
  */
 #pragma once
@@ -10,8 +10,8 @@
 #include "contract/frames.h"
 #include "out/out_file.h"
 
-/* A container on the way; all zeros: none.  The path ends in ".part" until frames_end. */
-struct frames {
+/* A container on the way; all zeros: none.  The path ends in ".part" until container_end. */
+struct container {
     uint32_t process; /* whose it is; a child that shares this memory must not write */
     uint64_t device, inode;
     uint64_t bytes; /* of whole frames */
@@ -20,27 +20,29 @@ struct frames {
 };
 
 /* A point of the series, as FRAME_STAT has it. */
-struct frames_point {
+struct container_point {
     uint64_t t_ns, rss, live, held, allocated, freed;
 };
 
 /* Creates `path`.part with header and FRAME_HEAD, whose lines are given.  Nothing is left behind where that
  * fails, -EEXIST where either name is taken. */
-int frames_begin(struct frames *frames, const char *path, const char *lines, size_t length);
+int container_begin(struct container *container, const char *path, const char *lines,
+                    size_t length);
 
 /* Nanoseconds since then. */
-uint64_t frames_now(const struct frames *frames);
+uint64_t container_now(const struct container *container);
 
 /*
  * Each appends one frame.  Where that fails the file is cut back to its last whole frame.  A profile of
  * more than `most` bytes is not written: -EMSGSIZE; it and -ENOMEM leave the file fit for more.  Who
  * gathers the profile writes it: `dump`, into a FRAME_SNAP or a FRAME_CPU.
  */
-int frames_profile(struct frames *frames, enum frame_type type, uint64_t most,
-                   int (*dump)(struct out_sink sink));
-int frames_stat(struct frames *frames, const struct frames_point *points, unsigned count);
-int frames_note(struct frames *frames, const char *text);
-int frames_leaks(struct frames *frames, const char *text, size_t length);
+int container_profile(struct container *container, enum frame_type type, uint64_t most,
+                      int (*dump)(struct out_sink sink));
+int container_stat(struct container *container, const struct container_point *points,
+                   unsigned count);
+int container_note(struct container *container, const char *text);
+int container_leaks(struct container *container, const char *text, size_t length);
 
 /* FRAME_BYE with these lines, then the name without ".part", if that is still free. */
-int frames_end(struct frames *frames, const char *lines, size_t length);
+int container_end(struct container *container, const char *lines, size_t length);
