@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define HASH_FACTOR UINT64_C(0x9e3779b97f4a7c15)
 
@@ -25,11 +26,15 @@ static inline size_t hash_masked(uint64_t word, size_t mask) {
     return hash_word(word) >> 20 & mask;
 }
 
-/* FNV-1a of one text, or of several, each going on where the one before has ended. */
+/* FNV-1a of one text, which starts from HASH_TEXT, or of several, each from what the one before gave. */
 #define HASH_TEXT UINT64_C(0xcbf29ce484222325)
-static inline uint64_t hash_text(uint64_t before, const char *text) {
-    for (; *text != '\0'; text++) {
-        before = (before ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+static inline uint64_t hash_bytes(uint64_t before, const char *bytes, size_t length) {
+    for (size_t i = 0; i < length; i++) {
+        before = (before ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
     }
     return before;
+}
+
+static inline uint64_t hash_text(uint64_t before, const char *text) {
+    return hash_bytes(before, text, strlen(text));
 }

@@ -12,6 +12,7 @@
  */
 #include "heap/verify.h"
 
+#include "base/hash.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -40,7 +41,7 @@ struct verify {
 
 /* The slot of an address, or the free one where it belongs. */
 static uintptr_t *find_slot(const struct verify *walk, uintptr_t address) {
-    size_t at = (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 20);
+    size_t at = hash_masked(address, walk->slot_count - 1);
     while (walk->slots[at % walk->slot_count] != 0 &&
            walk->slots[at % walk->slot_count] != address) {
         at++;

@@ -17,6 +17,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/os.h"
 #include "base/os_shared.h"
 #include "base/os_timer.h"
@@ -108,12 +109,10 @@ static void open_file(struct file *file) {
 
 /* Of all that is behind the addresses: offset, device, inode and path. */
 static uint32_t identify(const char *text, size_t length) {
-    uint32_t hash = 2166136261u;
     const char *from = memchr(text, ' ', length);
-    for (; from != NULL && from < text + length; from++) {
-        hash = (hash ^ (unsigned char)*from) * 16777619u;
-    }
-    return hash;
+    from = from != NULL ? from : text + length;
+    uint64_t hash = hash_bytes(HASH_TEXT, from, (size_t)(text + length - from));
+    return (uint32_t)(hash ^ hash >> 32);
 }
 
 static void add_range(struct ranges *ranges, const struct maps_line *line, struct file *file,

@@ -15,6 +15,7 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
+#include "base/hash.h"
 #include "stack/cfi.h"
 
 enum { RULES_LG = 14 };
@@ -73,7 +74,7 @@ static inline uint64_t rules_key(uint64_t generation, uintptr_t address) {
 
 /* Each address has two places. */
 static inline size_t rules_place(uintptr_t address) {
-    return address * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RULES_LG);
+    return hash_place(address, RULES_LG);
 }
 
 static inline uint64_t rules_get(size_t place, uint64_t key) {
