@@ -36,14 +36,14 @@ static bool read_copy(struct walk_way *way, uintptr_t address, uintptr_t *word) 
 }
 
 static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
-    uint64_t kept = way->is_fresh ? 0 : rules_find(address);
-    if (LIKELY(kept != 0)) {
-        return rule_unpack(kept);
+    union rule kept = way->is_fresh ? (union rule){0} : rules_find(address);
+    if (LIKELY(kept.word != 0)) {
+        return rules_unpack(kept);
     }
     struct cfi_rule rule = code_find(address, ((struct careful_way *)way)->room);
-    uint64_t word = rule_pack(&rule);
-    if (word != 0 && rule.frame != CFI_UNKNOWN) { /* which may be known the next time */
-        rules_keep(address, word);
+    kept = rules_pack(&rule);
+    if (kept.word != 0 && rule.frame != CFI_UNKNOWN) { /* which may be known the next time */
+        rules_keep(address, kept);
     }
     return rule;
 }

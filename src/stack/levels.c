@@ -89,12 +89,9 @@ static inline bool is_same(const struct unwind_level *kept, const struct unwind_
 enum step { STEP_DONE, STEP_END, STEP_LOST };
 
 /* False where the slot cannot be. */
-static inline bool set_level(const struct unwind_level *from, struct unwind_level *to,
-                             uintptr_t last, uintptr_t slot, uintptr_t stack) {
+static inline bool set_slot(const struct unwind_level *from, struct unwind_level *to,
+                            uintptr_t last, uintptr_t slot) {
     to->slot = slot;
-    to->above = (uint32_t)(stack - slot);
-    to->below = 0;
-    to->frame = from->frame;
     return slot > from->slot && slot % sizeof(uintptr_t) == 0 && slot <= last;
 }
 
@@ -109,60 +106,53 @@ static inline bool set_frame(const struct unwind_level *from, struct unwind_leve
     return true;
 }
 
-/* Beyond code without tables there may be frame pointers.  They are believed if they lead to a known call. */
-static enum step step_by_pointer(struct unwind_level *from, struct unwind_level *to,
-                                 uintptr_t last) {
-    uintptr_t slot = from->frame + sizeof(uintptr_t);
-    from->flags = LEVEL_USES;
-    if (!set_level(from, to, last, slot, slot + sizeof(uintptr_t)) ||
-        !set_frame(from, to, from->frame)) {
-        return STEP_END;
-    }
-    uint64_t rule = rules_find(stack_plain_address(walk_word_at(slot)) - 1);
-    return rule == 0 || rule_frame(rule) == CFI_NO_TABLE ? STEP_END : STEP_DONE;
-}
-
-/* From one new level to the next. */
-static __attribute__((noinline)) enum step
-step_by_rule(struct unwind_level *from, struct unwind_level *to, uintptr_t last, uint64_t rule) {
-    enum cfi_frame how = rule_frame(rule);
-    if (how == CFI_END) {
-        from->flags = 0;
-        return STEP_END;
-    }
-    if (how == CFI_NO_TABLE && rule & RULE_ASKED) {
-        return step_by_pointer(from, to, last);
-    }
-    if ((how != CFI_STACK && how != CFI_POINTER) || rule & 1 << RULE_RETURN_SHIFT) {
-        return STEP_LOST;
-    }
-    enum cfi_saved saved = rule_saved(rule);
-    uintptr_t base = how == CFI_POINTER ? from->frame : stack_after(from);
-    uintptr_t stack = base + rule_offset(rule, RULE_OFFSET);
-    uintptr_t slot = stack + rule_offset(rule, RULE_OF_RETURN);
-    from->flags = how == CFI_POINTER || saved == CFI_SAVED_AT_ITSELF ? LEVEL_USES : 0;
-    if (!set_level(from, to, last, slot, stack)) {
-        return STEP_LOST;
-    }
-    if (saved == CFI_SAME) {
-        from->flags |= LEVEL_PASSES;
-        return STEP_DONE;
-    }
-    uintptr_t at = (saved == CFI_SAVED ? stack : from->frame) + rule_offset(rule, RULE_OF_SAVED);
-    return set_frame(from, to, at) ? STEP_DONE : STEP_LOST;
-}
-
 /* The rule of a function with a frame pointer. */
-static const uint64_t frame_rule = CFI_POINTER | (uint64_t)CFI_SAVED << RULE_SAVED_SHIFT |
-                                   RULE_ASKED | UINT64_C(2) << RULE_OFFSETS_SHIFT |
-                                   (UINT64_MAX >> (64 - RULE_OFFSET_BITS))
-                                       << (RULE_OFFSETS_SHIFT + RULE_OFFSET_BITS) |
-                                   (UINT64_MAX << 1) << (RULE_OFFSETS_SHIFT + 2 * RULE_OFFSET_BITS);
+static const union rule frame_rule = {.frame = CFI_POINTER,
+                                      .saved = CFI_SAVED,
+                                      .asked = 1,
+                                      .offset = 2,
+                                      .of_return = -1,
+                                      .of_saved = -2};
+
+static bool has_table(uintptr_t slot) {
+    union rule rule = rules_find(stack_plain_address(walk_word_at(slot)) - 1);
+    return rule.word != 0 && rule.frame != CFI_NO_TABLE;
+}
+
+/* From one new level to the next.  Beyond code without tables there may be frame pointers: they are believed
+ * if they lead to a known call. */
+static __attribute__((noinline)) enum step
+step_by_rule(struct unwind_level *from, struct unwind_level *to, uintptr_t last, union rule rule) {
+    enum { WORD = sizeof(uintptr_t) };
+    bool guesses = rule.frame == CFI_NO_TABLE && rule.asked;
+    enum step failed = guesses || rule.frame == CFI_END ? STEP_END : STEP_LOST;
+    rule = UNLIKELY(guesses) ? frame_rule : rule;
+    bool by_pointer = rule.frame == CFI_POINTER;
+    from->flags = by_pointer ? LEVEL_USES : 0;
+    if ((!by_pointer && rule.frame != CFI_STACK) || rule.returns != CFI_AT_FRAME) {
+        return failed;
+    }
+    uintptr_t stack = by_pointer ? from->frame : stack_after(from);
+    stack += (uintptr_t)(intptr_t)rule.offset * WORD;
+    if (!set_slot(from, to, last, stack + (uintptr_t)(intptr_t)rule.of_return * WORD)) {
+        return failed;
+    }
+    to->above = (uint32_t)(stack - to->slot);
+    if (rule.saved == CFI_SAME) {
+        from->flags |= LEVEL_PASSES;
+        to->frame = from->frame;
+        to->below = 0;
+    } else if (rule.saved != CFI_SAVED ||
+               !set_frame(from, to, stack + (uintptr_t)(intptr_t)rule.of_saved * WORD)) {
+        return failed;
+    }
+    return UNLIKELY(guesses) && !has_table(to->slot) ? failed : STEP_DONE;
+}
 
 static inline enum step step_level(struct unwind_level *from, struct unwind_level *to,
-                                   uintptr_t last, uint64_t rule) {
+                                   uintptr_t last, union rule rule) {
     enum step step;
-    if (LIKELY(rule == frame_rule)) {
+    if (LIKELY(rule.word == frame_rule.word)) {
         uintptr_t slot = from->frame + sizeof(uintptr_t);
         if (slot <= from->slot + sizeof(uintptr_t) || slot % sizeof(uintptr_t) != 0 ||
             slot > last) {
@@ -287,7 +277,7 @@ struct walk_result levels_renew(struct unwind_thread *thread, uintptr_t frame, u
         if (UNLIKELY(now == least)) {
             return cut_walk(thread, now, levels, cut, most);
         }
-        uint64_t rule = rules_find_of(thread->generation, unwind_address(now) - 1);
+        union rule rule = rules_find_of(thread->generation, unwind_address(now) - 1);
         enum step step = step_level(now, now - 1, last, rule);
         if (UNLIKELY(step != STEP_DONE)) {
             if (step == STEP_END) {

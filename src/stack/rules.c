@@ -4,58 +4,55 @@
  */
 #include "stack/rules.h"
 
+_Static_assert(sizeof(union rule) == sizeof(uint64_t), "one word");
+
 struct rules rules;
 
-static bool fits(int32_t offset) {
-    enum { MOST = 1 << (RULE_OFFSET_BITS - 1) };
-    int32_t words = offset / (int32_t)sizeof(uintptr_t);
-    return offset % (int32_t)sizeof(uintptr_t) == 0 && words >= -MOST && words < MOST;
+enum { WORD = sizeof(uintptr_t) };
+
+/* What a field is too short for shows afterwards. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+union rule rules_pack(const struct cfi_rule *rule) {
+    union rule packed = {.frame = rule->frame,
+                         .returns = rule->returns,
+                         .saved = rule->saved,
+                         .offset = rule->offset / WORD,
+                         .of_return = rule->of_return / WORD,
+                         .of_saved = rule->of_saved / WORD};
+    bool fits = packed.offset * WORD == rule->offset &&
+                packed.of_return * WORD == rule->of_return &&
+                packed.of_saved * WORD == rule->of_saved;
+    return fits ? packed : (union rule){0};
+}
+#pragma GCC diagnostic pop
+
+struct cfi_rule rules_unpack(union rule rule) {
+    return (struct cfi_rule){.frame = rule.frame,
+                             .offset = rule.offset * WORD,
+                             .returns = rule.returns,
+                             .of_return = rule.of_return * WORD,
+                             .saved = rule.saved,
+                             .of_saved = rule.of_saved * WORD,
+                             .base = CFI_LOST};
 }
 
-static uint64_t pack_offset(int32_t offset, enum rule_offset which) {
-    uint64_t words = (uint64_t)(offset / (int32_t)sizeof(uintptr_t));
-    return (words & ((1u << RULE_OFFSET_BITS) - 1))
-           << (RULE_OFFSETS_SHIFT + RULE_OFFSET_BITS * (unsigned)which);
+static void set_place(size_t place, uint64_t word, uint64_t key) {
+    atomic_store_explicit(&rules.places[place].word, word, memory_order_relaxed);
+    atomic_store_explicit(&rules.places[place].mixed, word ^ key, memory_order_relaxed);
 }
 
-uint64_t rule_pack(const struct cfi_rule *rule) {
-    if (!fits(rule->offset) || !fits(rule->of_return) || !fits(rule->of_saved)) {
-        return 0;
-    }
-    return (uint64_t)rule->frame | (uint64_t)rule->returns << RULE_RETURN_SHIFT |
-           (uint64_t)rule->saved << RULE_SAVED_SHIFT | pack_offset(rule->offset, RULE_OFFSET) |
-           pack_offset(rule->of_return, RULE_OF_RETURN) |
-           pack_offset(rule->of_saved, RULE_OF_SAVED);
-}
-
-struct cfi_rule rule_unpack(uint64_t word) {
-    return (struct cfi_rule){
-        .frame = rule_frame(word),
-        .offset = (int32_t)rule_offset(word, RULE_OFFSET),
-        .returns = (enum cfi_return)(word >> RULE_RETURN_SHIFT & 1),
-        .of_return = (int32_t)rule_offset(word, RULE_OF_RETURN),
-        .saved = rule_saved(word),
-        .of_saved = (int32_t)rule_offset(word, RULE_OF_SAVED),
-        .base = CFI_LOST,
-    };
-}
-
-static void set_place(size_t place, uint64_t rule, uint64_t key) {
-    atomic_store_explicit(&rules.places[place].rule, rule, memory_order_relaxed);
-    atomic_store_explicit(&rules.places[place].mixed, rule ^ key, memory_order_relaxed);
-}
-
-void rules_keep(uintptr_t address, uint64_t rule) {
+void rules_keep(uintptr_t address, union rule rule) {
     uint64_t key = rules_key(rules_generation(), address);
     size_t place = rules_place(address);
-    uint64_t there = atomic_load_explicit(&rules.places[place].rule, memory_order_relaxed);
+    uint64_t there = atomic_load_explicit(&rules.places[place].word, memory_order_relaxed);
     uint64_t mixed = atomic_load_explicit(&rules.places[place].mixed, memory_order_relaxed);
-    if (rules_get(place ^ 1, key) != 0) {
+    if (rules_get(place ^ 1, key).word != 0) {
         place ^= 1;
     } else if (there != 0 && (there ^ mixed) != key) { /* the older one goes */
         set_place(place ^ 1, there, there ^ mixed);
     }
-    set_place(place, rule, key);
+    set_place(place, rule.word, key);
 }
 
 void rules_forget(void) {

@@ -48,23 +48,16 @@ struct unwind_thread {
 };
 
 /*
- * Return addresses of the function that calls this one and of its callers, innermost first, without
- * those inside this library; at most `most`.  `frame` is __builtin_frame_address(0) of that function,
- * which must have been compiled with frame pointers.  At least one, if only our own.
+ * Return addresses of the function that calls this one and of its callers, without those inside this library;
+ * at most `most`, at least one, if only our own.  `frame` is __builtin_frame_address(0) of that function, which
+ * must have been compiled with frame pointers.  `levels` has them outermost first, with the notes that were
+ * made in what is as in the thread's last walk; where it is NULL they are in `addresses`, innermost first.
  *
  * All are return addresses: the call is the instruction before.  Where a signal handler interrupted
  * code, one is added to the address, so that this holds there, too.
  *
  * Takes no lock of ours, allocates nothing and may be called from signal handlers; libgcc, which finds the
- * tables, may lock or allocate, see tables.c.
- */
-unsigned unwind(struct unwind_thread *thread, void *frame, uintptr_t addresses[UNWIND_ROOM],
-                unsigned most);
-
-/*
- * The same with less work where the outer part of the stack is that of the thread's last walk.  `levels`
- * has it outermost first, with the notes that were made in what is unchanged; where that is NULL it is in
- * `addresses`, as above.
+ * tables, may lock or allocate, see tables.h.
  */
 struct unwind_stack {
     unsigned count;

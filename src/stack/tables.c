@@ -14,6 +14,7 @@
 
 #include "base/os.h"
 #include "stack/libgcc.h"
+#include "stack/stack.h"
 
 enum state { STATE_NEW, STATE_PREPARING, STATE_READY, STATE_MUTE /* not to be asked again */ };
 
@@ -73,7 +74,7 @@ void tables_prepare(void) {
     atomic_store_explicit(&g.state, STATE_READY, memory_order_release);
 }
 
-void tables_forked(void) {
+void unwind_forked(void) {
     if (g.state == STATE_READY && g.libgcc.high == 0) {
         g.state = STATE_MUTE;
     }

@@ -8,7 +8,7 @@
  * it for nothing, and the child of a static program, where another thread may have held that lock, does
  * not ask it any more.
  *
- * Threads     tables_prepare and tables_forked as in stack.h; the rest from anywhere.
+ * Threads     From anywhere; tables_prepare not inside.
  */
 #pragma once
 
@@ -25,8 +25,8 @@ static inline bool is_within(struct code_range range, uintptr_t address) {
 /* All that a mapped file occupies, from its headers. */
 struct code_range range_of_file(const void *start);
 
+/* As unwind_prepare. */
 void tables_prepare(void);
-void tables_forked(void);
 
 /* May libgcc be asked on behalf of code at this address? */
 bool tables_may_ask(uintptr_t caller);

@@ -60,10 +60,6 @@ void unwind_prepare(void) {
     }
 }
 
-void unwind_forked(void) {
-    tables_forked();
-}
-
 void unwind_begin(struct unwind_thread *thread) {
     thread->low = thread->high = 0;
     thread->walks = thread->count = 0;
@@ -166,26 +162,28 @@ static bool may_be_code(const struct tried_way *way, uintptr_t address) {
     return way->reach.is_home || (os_is_readable(address) && os_is_readable(address + 1));
 }
 
-static struct cfi_rule look_up(const struct tried_way *way, uintptr_t address, uint64_t kept) {
+static struct cfi_rule look_up(const struct tried_way *way, uintptr_t address, union rule kept) {
     if (!way->may_ask || !may_be_code(way, address)) {
         return (struct cfi_rule){.frame = CFI_UNKNOWN};
     }
     struct cfi_rule rule = tables_find(address);
-    uint64_t word = rule_pack(&rule) | RULE_ASKED;
-    if (kept & RULE_ASKED && kept != word) {
+    union rule now = rules_pack(&rule);
+    bool fits = now.word != 0;
+    now.asked = 1;
+    if (kept.asked && kept.word != now.word) {
         rules_forget();
     }
-    if (word != RULE_ASKED && kept != word) {
-        rules_keep(address, word);
+    if (fits && kept.word != now.word) {
+        rules_keep(address, now);
     }
     return rule;
 }
 
 /* That there is no table, libgcc may know better. */
 static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
-    uint64_t kept = rules_find(address);
-    bool is_known = rule_frame(kept) != CFI_NO_TABLE ? kept != 0 : (kept & RULE_ASKED) != 0;
-    return is_known && !way->is_fresh ? rule_unpack(kept)
+    union rule kept = rules_find(address);
+    bool is_known = kept.word != 0 && (kept.frame != CFI_NO_TABLE || kept.asked);
+    return is_known && !way->is_fresh ? rules_unpack(kept)
                                       : look_up((struct tried_way *)way, address, kept);
 }
 
@@ -332,11 +330,4 @@ struct unwind_stack unwind_again(struct unwind_thread *thread, void *top,
         return (struct unwind_stack){.count = copy_levels(thread->levels, count, most, addresses)};
     }
     return (struct unwind_stack){count, thread->same, thread->levels};
-}
-
-unsigned unwind(struct unwind_thread *thread, void *frame, uintptr_t addresses[UNWIND_ROOM],
-                unsigned most) {
-    struct unwind_stack stack = unwind_again(thread, frame, addresses, most);
-    return stack.levels != NULL ? copy_levels(stack.levels, stack.count, stack.count, addresses)
-                                : stack.count;
 }

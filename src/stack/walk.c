@@ -15,58 +15,42 @@ enum { LONGEST_STEP = 1 << 26, LONGEST_GUESS = 1 << 20, SIGNALS_MOST = 4 };
 
 /* ---------------------------------------------------------------- registers */
 
+/* Where they are in a context, and that above the stack where the handler returns to. */
 #if defined(__x86_64__)
-/* The kernel leaves the context on the stack where the handler returns to. */
+#define COPY_BASE "movq %%rbx, %0"
 enum {
+    CONTEXT_ABOVE = 0,
     AT_ADDRESS = offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP]),
     AT_STACK = offsetof(ucontext_t, uc_mcontext.gregs[REG_RSP]),
     AT_POINTER = offsetof(ucontext_t, uc_mcontext.gregs[REG_RBP]),
     AT_BASE = offsetof(ucontext_t, uc_mcontext.gregs[REG_RBX]),
-    AT_LINK = AT_ADDRESS, /* there is none */
+    AT_LINK = AT_ADDRESS, /* there is none, and no rule that asks for it */
 };
-
-struct walk_registers walk_registers_of(const void *context) {
-    const greg_t *all = ((const ucontext_t *)context)->uc_mcontext.gregs;
-    return (struct walk_registers){.address = (uintptr_t)all[REG_RIP],
-                                   .stack = (uintptr_t)all[REG_RSP],
-                                   .pointer = (uintptr_t)all[REG_RBP],
-                                   .base = (uintptr_t)all[REG_RBX]};
-}
-
-static inline uintptr_t base_here(void) {
-    uintptr_t base;
-    __asm__ volatile("movq %%rbx, %0" : "=r"(base));
-    return base;
-}
 #else
-/* Before the context is what the handler was told. */
+#define COPY_BASE "mov %0, x19"
 enum {
-    AT_ADDRESS = sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.pc),
-    AT_STACK = sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.sp),
-    AT_POINTER = sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.regs[FRAME_REGISTER]),
-    AT_BASE = sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.regs[BASE_REGISTER]),
-    AT_LINK = sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.regs[30]),
+    CONTEXT_ABOVE = sizeof(siginfo_t),
+    AT_ADDRESS = offsetof(ucontext_t, uc_mcontext.pc),
+    AT_STACK = offsetof(ucontext_t, uc_mcontext.sp),
+    AT_POINTER = offsetof(ucontext_t, uc_mcontext.regs[FRAME_REGISTER]),
+    AT_BASE = offsetof(ucontext_t, uc_mcontext.regs[BASE_REGISTER]),
+    AT_LINK = offsetof(ucontext_t, uc_mcontext.regs[30]),
 };
+#endif
 
 struct walk_registers walk_registers_of(const void *context) {
-    const mcontext_t *all = &((const ucontext_t *)context)->uc_mcontext;
-    return (struct walk_registers){.address = (uintptr_t)all->pc,
-                                   .stack = (uintptr_t)all->sp,
-                                   .pointer = (uintptr_t)all->regs[FRAME_REGISTER],
-                                   .base = (uintptr_t)all->regs[BASE_REGISTER],
-                                   .link = (uintptr_t)all->regs[30]};
+    uintptr_t from = (uintptr_t)context;
+    return (struct walk_registers){.address = walk_word_at(from + AT_ADDRESS),
+                                   .stack = walk_word_at(from + AT_STACK),
+                                   .pointer = walk_word_at(from + AT_POINTER),
+                                   .base = walk_word_at(from + AT_BASE),
+                                   .link = walk_word_at(from + AT_LINK)};
 }
-
-static inline uintptr_t base_here(void) {
-    uintptr_t base;
-    __asm__ volatile("mov %0, x19" : "=r"(base));
-    return base;
-}
-#endif
 
 /* This function's own frame is nothing but the frame pointer and the return address. */
 __attribute__((noinline)) struct walk_registers walk_registers_here(void) {
-    uintptr_t base = base_here();
+    uintptr_t base;
+    __asm__ volatile(COPY_BASE : "=r"(base));
     const uintptr_t *frame = __builtin_frame_address(0);
     return (struct walk_registers){.address = stack_plain_address(frame[1]) - 1,
                                    .stack = (uintptr_t)(frame + 2),
@@ -92,12 +76,11 @@ static bool read_word(struct walk *walk, uintptr_t address, uintptr_t *word) {
 /* What the function that a handler interrupted was about to do.  Its stack may be any. */
 static bool leave_handler(struct walk *walk) {
     struct walk_registers to;
-    uintptr_t stack = walk->at.stack;
-    if (++walk->signals > SIGNALS_MOST || !read_word(walk, stack + AT_ADDRESS, &to.address) ||
-        !read_word(walk, stack + AT_STACK, &to.stack) ||
-        !read_word(walk, stack + AT_POINTER, &to.pointer) ||
-        !read_word(walk, stack + AT_BASE, &to.base) ||
-        !read_word(walk, stack + AT_LINK, &to.link)) {
+    uintptr_t from = walk->at.stack + CONTEXT_ABOVE;
+    if (++walk->signals > SIGNALS_MOST || !read_word(walk, from + AT_ADDRESS, &to.address) ||
+        !read_word(walk, from + AT_STACK, &to.stack) ||
+        !read_word(walk, from + AT_POINTER, &to.pointer) ||
+        !read_word(walk, from + AT_BASE, &to.base) || !read_word(walk, from + AT_LINK, &to.link)) {
         return false;
     }
     walk->at = to;
@@ -148,17 +131,17 @@ static void find_base(struct walk *walk, const struct cfi_rule *rule, uintptr_t 
     }
 }
 
-static bool leave_by_rule(struct walk *walk, const struct cfi_rule *rule) {
+static bool leave_by_rule(struct walk *walk, const struct cfi_rule *rule, uintptr_t longest) {
     uintptr_t frame, address, pointer;
     if (!find_frame(walk, rule, &frame) || !find_saved(walk, rule, frame, &pointer)) {
         return false;
     }
     if (rule->returns == CFI_IN_REGISTER) { /* Who has called something has put it on the stack. */
-        if (!walk->is_exact || walk->at.link == 0 || frame - walk->at.stack >= LONGEST_STEP) {
+        if (!walk->is_exact || walk->at.link == 0 || frame - walk->at.stack >= longest) {
             return false;
         }
         address = walk->at.link;
-    } else if (frame - walk->at.stack - 1 >= LONGEST_STEP - 1 ||
+    } else if (frame - walk->at.stack - 1 >= longest - 1 ||
                !read_word(walk, frame + (uintptr_t)(intptr_t)rule->of_return, &address)) {
         return false;
     }
@@ -168,19 +151,13 @@ static bool leave_by_rule(struct walk *walk, const struct cfi_rule *rule) {
     return true;
 }
 
-/* The frame pointer leads to the caller's, which has the return address beside it. */
-static bool leave_by_pointer(struct walk *walk) {
-    uintptr_t pointer = walk->at.pointer;
-    uintptr_t address, saved;
-    if (pointer - walk->at.stack >= LONGEST_GUESS || !read_word(walk, pointer, &saved) ||
-        !read_word(walk, pointer + sizeof(uintptr_t), &address)) {
-        return false;
-    }
-    walk->at = (struct walk_registers){stack_plain_address(address),
-                                       pointer + 2 * sizeof(uintptr_t), saved, 0, 0};
-    walk->has_base = false;
-    return true;
-}
+/* Without tables: the frame pointer leads to the caller's, which has the return address beside it. */
+static const struct cfi_rule guess = {.frame = CFI_POINTER,
+                                      .offset = 2 * sizeof(uintptr_t),
+                                      .of_return = -(int32_t)sizeof(uintptr_t),
+                                      .saved = CFI_SAVED,
+                                      .of_saved = -2 * (int32_t)sizeof(uintptr_t),
+                                      .base = CFI_LOST};
 
 /* To the caller; false where there is none. */
 static bool leave(struct walk *walk, const struct cfi_rule *rule) {
@@ -188,9 +165,8 @@ static bool leave(struct walk *walk, const struct cfi_rule *rule) {
         return leave_handler(walk);
     }
     walk->has_guessed = rule->frame == CFI_NO_TABLE;
-    bool left = walk->has_guessed        ? leave_by_pointer(walk)
-                : rule->frame == CFI_END ? false
-                                         : leave_by_rule(walk, rule);
+    bool left = walk->has_guessed ? leave_by_rule(walk, &guess, LONGEST_GUESS)
+                                  : leave_by_rule(walk, rule, LONGEST_STEP);
     walk->is_exact = false;
     return left && walk->at.address >= os_facts.page_bytes;
 }

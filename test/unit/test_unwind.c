@@ -442,7 +442,9 @@ TEST(rules_of_code_that_is_gone_are_noticed) {
     struct through through = new_through(&walk, call_frameless, after_frameless, 0);
     for (volatile unsigned i = 0; i < 2 * 4096; i++) {
         if (i == 4096) {
-            rules_keep((uintptr_t)after_frameless - 1, rule_pack(&rule) | RULE_ASKED);
+            union rule packed = rules_pack(&rule);
+            packed.asked = 1;
+            rules_keep((uintptr_t)after_frameless - 1, packed);
             walk.thread->count = 0;
         }
         walk.nnoted = 0;

@@ -22,13 +22,14 @@ static thread_local uintptr_t found[UNWIND_ROOM];
 
 /* Walks, and looks for the function that began it all. */
 static __attribute__((noinline)) unsigned walk(uintptr_t must_find) {
-    unsigned count = unwind(&mine, __builtin_frame_address(0), found, UNWIND_MOST);
+    unwind_stack stack = unwind_again(&mine, __builtin_frame_address(0), found, UNWIND_MOST);
     unsigned hits = 0;
-    for (unsigned i = 0; i < count; i++) {
-        hits += found[i] == must_find;
+    for (unsigned i = 0; i < stack.count; i++) {
+        hits +=
+            (stack.levels != nullptr ? unwind_address(&stack.levels[i]) : found[i]) == must_find;
     }
     check(hits == 1);
-    return count;
+    return stack.count;
 }
 
 static thread_local uintptr_t beginning;

@@ -125,6 +125,16 @@ static inline void note(struct walk *walk, const void *address) {
     walk->noted[walk->nnoted++] = (uintptr_t)address;
 }
 
+/* Innermost first, wherever it was found. */
+static inline unsigned unwind(struct unwind_thread *thread, void *frame,
+                              uintptr_t addresses[UNWIND_ROOM], unsigned most) {
+    struct unwind_stack stack = unwind_again(thread, frame, addresses, most);
+    for (unsigned i = 0; stack.levels != NULL && i < stack.count; i++) {
+        addresses[i] = unwind_address(&stack.levels[stack.count - 1 - i]);
+    }
+    return stack.count;
+}
+
 /* The end of each way. */
 static __attribute__((noinline, unused)) void look(void *argument) {
     struct walk *walk = argument;
