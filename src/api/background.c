@@ -5,16 +5,17 @@
  *      none --a heap of size, and the program has threads--> awake <--bell--> asleep
  *       ^------------------ one thread of the program is left ------------------'
  *
- * A program that has one thread does not get a second one from us, unless it wants profiles at times
- * or at a signal (control/triggers.h): that would make libc lock where it
- * need not, and unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The
- * thread is made at the end of an allocation, where nothing is held.  It cannot be made when memory
- * is freed, which would be the time for it: libc frees thread-local data under the lock of its stack
- * cache, and making a thread takes that lock.  So it comes with the first mebibytes of heap.
- * All signals are blocked in it, so none meant for the program ends there.
+ * A program that has one thread does not get a second one from us, unless it wants profiles at
+ * times or at a signal (control/triggers.h): that would make libc lock where it need not, and
+ * unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The thread is
+ * made at the end of an allocation, where nothing is held.  It cannot be made when memory is freed,
+ * which would be the time for it: libc frees thread-local data under the lock of its stack cache,
+ * and making a thread takes that lock.  So it comes with the first mebibytes of heap.  All signals
+ * are blocked in it, so none meant for the program ends there.
  *
  * mallctl's background_thread overrides the option.  Switched on, the thread is made when that call
- * has left the allocator, whatever the size of the heap; switched off, the call waits until it is gone.
+ * has left the allocator, whatever the size of the heap; switched off, the call waits until it is
+ * gone.
  *
  * Where a thread cannot be made, or privileges are restricted for good (a sandbox that may forbid
  * threads), memory is given back by the program's own calls alone.
@@ -88,7 +89,7 @@ static uint64_t tick(void) {
 static void sleep_until_rung(uint32_t seen, uint64_t most_ms) {
     size_t dirty = pages_totals().dirty;
     atomic_exchange(&g.state, ASLEEP);
-    if (pages_totals().dirty > dirty) { /* Somebody gave pages back and saw us awake. */
+    if (pages_totals().dirty > dirty) { /* Somebody gave pages back and saw this thread awake. */
         most_ms = 1;
     }
     if (most_ms == UINT64_MAX) {
@@ -107,7 +108,7 @@ static void *run(void *unused) {
     dirty_has_background = true;
     triggers_set_thread(true);
     for (;;) {
-        /* Before the question: a thread that ends after it rings. */
+        /* Read before the question: a thread that ends after it rings the bell. */
         uint32_t seen = atomic_load(&g.bell);
         if (!is_wanted()) {
             break;
@@ -128,8 +129,8 @@ static void *run(void *unused) {
     own_end();
     own_leave();
     atomic_store(&g.state, NONE);
-    os_wake(&g.state); /* for who switched it off */
-    if (is_wanted()) { /* A thread came meanwhile, and saw that we were there. */
+    os_wake(&g.state); /* for whoever switched it off */
+    if (is_wanted()) { /* A thread was made meanwhile, and saw that this one was there. */
         attention_raise(ATTENTION_GROWN);
     }
     return NULL;
@@ -152,8 +153,9 @@ static bool create(void *(*body)(void *), size_t stack_bytes) {
 }
 
 /*
- * What libc allocates for the thread must survive arena.<i>.reset and arena.<i>.destroy, and must not
- * come from extent hooks: the caller leaves an arena of the program's as long as it makes the thread.
+ * What libc allocates for the thread must survive arena.<i>.reset and arena.<i>.destroy, and must
+ * not come from extent hooks: while the caller makes the thread, it does not use an arena that the
+ * program made.
  */
 static unsigned leave_arena(void) {
     unsigned own = thread_arena();

@@ -8,24 +8,25 @@
 
 #include "base/common.h"
 
-/* Options have been read; mallctl may ask and change from now on. */
+/* Call once the options are read; from then on mallctl may ask and change. */
 void background_init(void);
 
-/* Makes the thread, if it is due: options, number of threads, size of the heap.  Only at the end of
- * an allocation. */
+/* Makes the thread if the options, the number of threads and the size of the heap call for it.
+ * Only at the end of an allocation. */
 void background_consider(void);
 
 /* There is memory to give back. */
 void background_wake(void);
 
-/* The same for whatever it may be.  May be called from a signal handler. */
+/* There is something to do, whatever it is.  May be called from a signal handler. */
 void background_ring(void);
 
-/* A thread of the program ended; with the last but one the background thread ends too. */
+/* A thread of the program ended.  When one is left, the background thread ends too. */
 void background_thread_ended(void);
 
-/* A thread of ours, with all signals blocked and a stack that suffices for writing a profile, or of the usual
- * size where the program's thread-local data, which lies in it, needs more.  False when it cannot be made. */
+/* Makes a thread of the library's own with all signals blocked.  Its stack suffices for writing a
+ * profile; it has the usual size where the program's thread-local data, which lies in it, needs
+ * more.  False when the thread cannot be made. */
 bool background_make_thread(void *(*run)(void *));
 
 /* In the child of a fork the thread does not exist. */

@@ -7,8 +7,8 @@
  * of a failing new (call the new-handler until it helps, then throw bad_alloc) is done through weak
  * references, which are there whenever a C++ program is.
  *
- * A nothrow new must also swallow what a new-handler throws, which C cannot.  On that rare way the
- * call is handed to the operator of the C++ runtime that ours hides; it calls ours and catches.
+ * A nothrow new must also swallow what a new-handler throws, which C cannot.  In that rare case the
+ * call is handed to the operator of the C++ runtime that ours hides, which calls ours and catches.
  */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include <dlfcn.h>
@@ -90,8 +90,8 @@ static inline void *new_aligned_or_throw(size_t size, size_t alignment) {
 typedef void *(*nothrow_new)(size_t, const void *);
 typedef void *(*nothrow_new_aligned)(size_t, size_t, const void *);
 
-/* The C++ runtime's own definition, behind ours.  The next one may be another allocator's, so the usual
- * runtime is asked by its name before. */
+/* The C++ runtime's own definition, behind ours.  The next definition may be another allocator's,
+ * so the usual runtime is asked first, by its name. */
 static COLD void *hidden_symbol(const char *name) {
     void *hidden = late_symbol(name);
     return hidden != NULL ? hidden : dlsym(RTLD_NEXT, name);

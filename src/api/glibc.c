@@ -22,7 +22,7 @@
 int __libc_mallopt(int parameter, int value);
 struct mallinfo __libc_mallinfo(void);
 
-/* As in glibc, large blocks are told apart from the arena: uordblks + fordblks == arena. */
+/* As in glibc, the arena does not include large blocks: uordblks + fordblks == arena. */
 EXPORT struct mallinfo2 mallinfo2(void) {
     struct heap_totals t = {0};
     if (life_enter()) {

@@ -2,8 +2,8 @@
  *
  * gperftools.c - the heap profiler under gperftools' names; see include/compat/gperftools.
  *
- * A program may be linked with gperftools as well.  Its library asks for one more profile at exit, by this
- * name; tally has written its own by then.
+ * A program may be linked with gperftools as well.  That library calls HeapProfilerDump at exit, by
+ * when tally has written the last profile itself.
  *
  * Threads     A call that interrupts the allocator, in a signal handler, does nothing.
  */
@@ -52,7 +52,7 @@ FOREIGN void HeapProfilerStop(void) {
     }
 }
 
-/* Is this code of another library that has functions of these names? */
+/* Does this code belong to another library that has functions of these names? */
 static bool is_of_gperftools(const void *code) {
     Dl_info here, there;
     void *other = dlsym(RTLD_NEXT, "HeapProfilerDump");
@@ -70,7 +70,7 @@ FOREIGN void HeapProfilerDump(const char *reason) {
     life_leave();
 }
 
-/* The text and its length; NULL when there is none. */
+/* The profile as text and its length; NULL when there is none. */
 static char *make_text(size_t *length) {
     char *text = NULL;
     *length = 0;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * gperftools_checker.c - gperftools' class HeapLeakChecker, defined by its mangled names, as of version 2.10.
+ * gperftools_checker.c - gperftools' class HeapLeakChecker, defined by its mangled names, as of
+ * version 2.10.
  *
- * Programs that were compiled with its header make objects of it, so size and fields are those of that
- * version.  The snapshot of the heap is a moment here: every allocation is recorded while the checker is
- * active, with the time of its birth.
+ * Programs that were compiled with its header make objects of it, so size and fields are those of
+ * that version.  Instead of a snapshot of the heap an object holds a moment: while the checker is
+ * active, every allocation is recorded with its time.
  *
- * It is active with HEAPCHECK, or the option leak_check; otherwise all checks succeed at once, as there.
+ * It is active with HEAPCHECK, or the option leak_check; otherwise all checks succeed at once, as
+ * in gperftools.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -140,7 +142,7 @@ void checker_init_base(struct checker *checker, const char *name) {
     checker_init(checker, name);
 }
 
-/* One that was made and never asked is a mistake in a test. */
+/* A checker that was made and never asked is a mistake in a test. */
 void checker_fini(struct checker *checker) {
     if (checker->name != NULL && !checker->has_checked) {
         fatal("HeapLeakChecker \"%s\" ends without a check", checker->name);

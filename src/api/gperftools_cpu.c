@@ -2,8 +2,8 @@
  *
  * gperftools_cpu.c - the CPU profiler under gperftools' names.
  *
- * ProfilerRegisterThread, ProfilerEnable and ProfilerDisable have nothing to do: threads are found, and the
- * other two do nothing in gperftools either.
+ * Threads need not be registered, since they are found.  ProfilerEnable and ProfilerDisable do
+ * nothing, as in gperftools.
  *
  * Threads     A call that interrupts the allocator, in a signal handler, does nothing.
  */
@@ -25,7 +25,7 @@ FOREIGN int ProfilerStartWithOptions(const char *name, const struct ProfilerOpti
     if (name == NULL || !life_enter()) {
         return 0;
     }
-    struct cpu_options wish = cpu_options_of_process(); /* Only now there are options. */
+    struct cpu_options wish = cpu_options_of_process(); /* Entering has read the options. */
     if (options != NULL) {
         wish.filter = options->filter_in_thread;
         wish.filter_argument = options->filter_in_thread_arg;
@@ -69,7 +69,7 @@ FOREIGN int ProfilingIsEnabledForAllThreads(void) {
     return cpu_is_on();
 }
 
-/* A thread that has never allocated is found a little later otherwise. */
+/* Without this call, a thread that has never allocated is found a little later. */
 FOREIGN void ProfilerRegisterThread(void) {
     if (life_enter()) {
         cpu_thread_begins();

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * gperftools_cxx.c - gperftools' C++ class MallocExtension, by its mangled names and the layout of its table.
+ * gperftools_cxx.c - gperftools' C++ class MallocExtension: mangled names, virtual table.
  *
- * Programs in C++ ask MallocExtension::instance() and call virtual functions of what they get.  Under tally
- * that is the object below, whose functions ask the C functions of malloc_extension_c.h.  A program that is
- * linked with gperftools, too, has that library register its own object at the start; that is ignored.
+ * C++ programs call MallocExtension::instance() and then virtual functions of the object it
+ * returns.  Here that is the object below, whose functions call the C functions of
+ * malloc_extension_c.h.  If a program is also linked with gperftools, that library registers its
+ * own object at the start, which is ignored.
  *
- * What cannot be told: there are no stacks of heap growth and no lists of free objects, and what the kernel
- * is asked for cannot be replaced.  These answers are empty.
+ * Some answers are empty: there are no stacks of heap growth and no lists of free objects, and the
+ * functions that get memory from the kernel cannot be replaced.
  *
- * Threads     As the C functions.
+ * Threads     As for the C functions.
  */
 #define _GNU_SOURCE /* RTLD_DEFAULT */
 #include <dlfcn.h>
@@ -191,10 +192,10 @@ static size_t get_thread_cache(struct extension *this) {
     return MallocExtension_GetThreadCacheSize();
 }
 
-/* Known where gperftools is loaded, too. */
+/* Defined where gperftools is loaded as well. */
 extern const char type_information[] __asm__("_ZTI15MallocExtension") __attribute__((weak));
 
-/* What a pointer to the table points at is its third entry. */
+/* A pointer to the table points at its third entry. */
 enum { BEFORE_FUNCTIONS = 2 };
 static const void *const table[] = {
     NULL, /* offset of the object in a larger one */
@@ -240,7 +241,7 @@ struct extension *extension_instance(void) {
     return &extension;
 }
 
-/* It is remembered, so that it is no leak. */
+/* Remembered, so that it is no leak. */
 void extension_register(struct extension *another) {
     static struct extension *volatile registered;
     registered = another;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * gperftools_extension.c - gperftools' questions about the heap; see malloc_extension_c.h in include/compat.
+ * gperftools_extension.c - gperftools' questions about the heap (malloc_extension_c.h).
  *
- * Its words for where bytes are, and what they are here:
+ * gperftools' words for where bytes are, and what they mean here:
  *
  *      in use by the application    objects the program holds
  *      page heap, free              free pages that are kept
@@ -11,8 +11,8 @@
  *      thread caches                magazines
  *      unmapped                     addresses without memory: given back, or never touched
  *
- * These sum up to the heap size, and with our descriptors to the addresses used.  A property that counts
- * something else of its design is not known, rather than 0.
+ * These add up to the heap size, and together with our descriptors to the addresses used.  A
+ * property that counts anything else in gperftools' design is unknown, rather than 0.
  *
  * Threads     A call that interrupts the allocator, in a signal handler, is told nothing.
  */
@@ -42,7 +42,7 @@ static size_t depot_bytes(void) {
     return bytes;
 }
 
-/* Figures of different moments are made to add up. */
+/* The figures are read at slightly different moments, and made to add up. */
 static void fill_figures(struct extension_figures *f) {
     struct heap_totals t = heap_totals();
     struct dirty_purges purges = dirty_purges(CHUNK_DIRTY);
@@ -106,7 +106,7 @@ static const struct property {
     {"tcmalloc.pageheap_total_decommit_bytes", FIGURE(purged_bytes)},
 };
 
-/* Those that can be set are called with the allocator entered. */
+/* The functions of a knob are called inside. */
 static size_t get_sample_parameter(void) {
     return prof_is_active() ? (size_t)1 << prof_lg_sample() : 0;
 }
@@ -212,7 +212,7 @@ FOREIGN int MallocExtension_SetNumericProperty(const char *name, size_t value) {
 
 /* ---------------------------------------------------------------- objects */
 
-/* Live objects, by the bits that their size needs. */
+/* Live objects, by the number of bits of their size. */
 struct blocks {
     size_t count, bytes;
     size_t histogram[64];
@@ -322,10 +322,10 @@ FOREIGN void MallocExtension_ReleaseFreeMemory(void) {
     (void)tally_purge();
 }
 
-/* Everything goes at once, so a program that asks for a little every second is given that every other time: what
- * was free at the first time says nothing about later. */
+/* A purge gives everything back at once, and what exceeds the request counts for later requests,
+ * though for no more than one like it: what is free now says nothing about later. */
 FOREIGN void MallocExtension_ReleaseToSystem(size_t bytes) {
-    static _Atomic size_t credit; /* bytes that went beyond what was asked for */
+    static _Atomic size_t credit; /* bytes given back beyond what was asked for */
     size_t before = credit, after;
     do {
         after = before >= bytes ? before - bytes : 0;
@@ -338,7 +338,7 @@ FOREIGN void MallocExtension_ReleaseToSystem(size_t bytes) {
     credit = min_size(went - min_size(went, wanted), bytes);
 }
 
-enum { RATE_1_MS = 1000 }; /* what the option dirty_decay_ms is at first */
+enum { RATE_1_MS = 1000 }; /* the default of the option dirty_decay_ms */
 
 FOREIGN void MallocExtension_SetMemoryReleaseRate(double rate) {
     if (!(rate >= 0) || !life_enter()) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * gperftools_extension.h - the heap in gperftools' words, for the functions and the text that tell of it.
+ * gperftools_extension.h - the heap in gperftools' words, for its functions and its text.
  */
 #pragma once
 
 #include "base/common.h"
 
-/* In bytes unless it says otherwise.  allocated + page_free + central_free + transfer_free + thread_free
- * + unmapped == heap_size. */
+/* In bytes unless said otherwise.  allocated + page_free + central_free + transfer_free +
+ * thread_free + unmapped == heap_size. */
 struct extension_figures {
     size_t allocated, page_free, central_free, transfer_free, thread_free, unmapped, heap_size;
     size_t metadata;

@@ -2,8 +2,8 @@
  *
  * gperftools_stats.c - the statistics of the heap as gperftools prints them.
  *
- * Scripts read the lines that begin with "MALLOC:", so these are the same to the letter.  Their figures
- * are tally's, in the words that gperftools_extension.c explains, and add up.
+ * Scripts read the lines that begin with "MALLOC:", so these are gperftools' to the letter.  The
+ * figures are tally's, as gperftools_extension.c defines them, and add up.
  */
 #include <gperftools/malloc_extension_c.h>
 
@@ -29,7 +29,7 @@ static void put_line(struct text *text, const char *line) {
     move_on(text, fmt_text(text->at, text->room, "%s\n", line));
 }
 
-/* MiB with one digit behind the point. */
+/* MiB with one decimal. */
 struct tenths {
     size_t whole;
     unsigned tenth;
@@ -77,7 +77,8 @@ static void put_summary(struct text *text, const struct extension_figures *f) {
     put_line(text, "Bytes released to the OS are addresses without memory behind them.");
 }
 
-/* Free objects of a class, wherever they wait.  False: none, or we are interrupted. */
+/* Free objects of a class, wherever they are.  False if there are none, or if this call interrupts
+ * the allocator. */
 static bool count_free(unsigned size_class, size_t *count) {
     size_t nslabs, nout, ncached;
     if (!life_enter()) {

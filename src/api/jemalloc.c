@@ -2,12 +2,12 @@
  *
  * jemalloc.c - the mallocx family, mallctl, malloc_stats_print, and the variables a program sets.
  *
- * Without flags a call is one of the malloc family under another name and jumps there, so it takes the
- * same fast path.  With flags it is taken apart into a request: an alignment, zeros or not, and a
- * place (heap/heap.h).
+ * Without flags a call is one of the malloc family under another name and jumps there, so it takes
+ * the same fast path.  Flags are decoded into a request: an alignment, zeros or not, and a place
+ * (heap/heap.h).
  *
- * What is allocated with zeros is zero up to its usable size, and growing with zeros clears all that
- * is beyond the old usable size, so that a program which always asks for zeros always has them.
+ * An object allocated with zeros is zero up to its usable size, and growing one with zeros clears
+ * everything beyond the old usable size: a program that always asks for zeros always gets them.
  *
  * Threads     A callback of the program runs outside of the allocator and may allocate.
  * Read next   include/compat/jemalloc/jemalloc.h for callers, control/ctl.c for what mallctl does.
@@ -44,14 +44,15 @@ EXPORT size_t PREFIXED(nallocx)(size_t size, int flags) {
 
 /* ---------------------------------------------------------------- allocating */
 
-/* The size of the class is asked for, so that all of it may be cleared wherever the object comes
- * from.  0 when the fast path cannot serve this, or the first call is yet to come. */
+/* The size to ask the fast path for: that of the whole class, so that all of it may be cleared
+ * wherever the object comes from.  0 when the fast path cannot serve the request, or before the
+ * first call of all. */
 static size_t fast_bytes(size_t size, const struct place_request *request) {
     bool is_plain = place_is_own(request->place) && request->alignment <= SMALLEST;
     return is_plain && size <= SMALL_MAX ? size_classes[size_class_of(size)].size : 0;
 }
 
-/* Apart, so that a request which the fast path serves does not pay for it. */
+/* A function of its own, so that requests which the fast path serves do not pay for it. */
 static __attribute__((noinline)) void *
 alloc_placed(size_t size, const struct place_request *request, bool *zeroed) {
     return slow_alloc(size, request, zeroed);
@@ -146,7 +147,7 @@ static __attribute__((noinline)) void *realloc_with_flags(void *pointer, size_t 
     return resized;
 }
 
-/* jemalloc leaves NULL and 0 bytes undefined; here they are a new object and the smallest. */
+/* jemalloc leaves NULL and size 0 undefined; here they give a new object, and the smallest size. */
 EXPORT void *PREFIXED(rallocx)(void *pointer, size_t size, int flags) {
     if (UNLIKELY(pointer == NULL)) {
         return PREFIXED(mallocx)(size, flags);
@@ -156,7 +157,7 @@ EXPORT void *PREFIXED(rallocx)(void *pointer, size_t size, int flags) {
                               : realloc_with_flags(pointer, size, flags);
 }
 
-/* Tries `most` bytes first, and then `least` where that is more than it has. */
+/* Tries `most` bytes first, then `least` if that is more than the object has. */
 static void resize_between(const struct heap_object *object, size_t least, size_t most,
                            size_t alignment) {
     size_t usable_least = heap_size_for(least, alignment);
@@ -191,7 +192,7 @@ EXPORT size_t PREFIXED(xallocx)(void *pointer, size_t size, size_t extra, int fl
 
 /* ---------------------------------------------------------------- mallctl */
 
-/* A handler that interrupts us may try again later. */
+/* EAGAIN: this call interrupts the allocator, and may be tried again later. */
 EXPORT int PREFIXED(mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp,
                              size_t newlen) {
     if (UNLIKELY(!life_enter())) {
@@ -237,9 +238,9 @@ EXPORT void PREFIXED(malloc_stats_print)(void (*write)(void *opaque, const char 
 /* ---------------------------------------------------------------- variables of the program */
 
 /*
- * A program that is linked with the library may have a copy of a variable in its own memory, which the
- * loader then uses for all.  For two names of one variable that works when one of them is weak: the
- * linker then knows that they belong together.  So the library reads the other.
+ * A program that is linked with the library may have a copy of a variable in its own memory, and
+ * the loader then makes everybody use the copy.  For two names of one variable this works if one of
+ * them is weak: then the linker knows that they belong together.  The library reads the other.
  */
 #if TALLY_OVERRIDE
 #define MESSAGE malloc_message

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * jemalloc.h - what the start of the library needs of jemalloc's variables.
+ * jemalloc.h - the variables of jemalloc's interface, as the start of the library needs them.
  */
 #pragma once
 
-/* From now on all that the library says goes through the program's malloc_message, if it sets one. */
+/* From now on everything the library prints goes through malloc_message, if the program sets it. */
 void jemalloc_init(void);
 
-/* The program's je_malloc_conf and je_malloc_conf_2_conf_harder, or what the prefix makes of these
- * names; NULL where it has none. */
+/* The program's je_malloc_conf and je_malloc_conf_2_conf_harder, under whatever prefix the library
+ * has; NULL where the program sets none. */
 const char *jemalloc_conf(void);
 const char *jemalloc_conf_harder(void);

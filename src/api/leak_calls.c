@@ -2,8 +2,9 @@
  *
  * leak_calls.c - leak checks that a program asks for: tally_leak_*, and the names of LeakSanitizer.
  *
- * The latter are weak: where a program is built with the sanitizer, its own win.  Code that was annotated
- * for it, or calls it in tests, has a leak checker without being built in another way.
+ * The latter are weak: in a program built with the sanitizer, the sanitizer's functions win.  Code
+ * that is annotated for the sanitizer, or calls it in tests, thus has a leak checker without a
+ * special build.
  *
  * Threads     A call that interrupts the allocator, in a signal handler, does nothing.
  */
@@ -106,7 +107,7 @@ EXPORT int tally_leak_remove_root(const void *start, size_t bytes) {
 #if TALLY_OVERRIDE
 #define SANITIZER EXPORT __attribute__((weak))
 
-/* The program's, where it has them. */
+/* Defined by the program, if at all. */
 extern const char *lsan_default_suppressions(void) __asm__("__lsan_default_suppressions")
     __attribute__((weak));
 extern int lsan_is_turned_off(void) __asm__("__lsan_is_turned_off") __attribute__((weak));
@@ -125,7 +126,7 @@ SANITIZER void lsan_register_root_region(const void *start,
 SANITIZER void lsan_unregister_root_region(const void *start,
                                            size_t bytes) __asm__("__lsan_unregister_root_region");
 
-/* Are there leaks?  They are reported in the sanitizer's words, unless others were asked for. */
+/* Are there leaks?  The report is in the sanitizer's words, unless another format was asked for. */
 static bool finds_leaks(void) {
     struct leaks leaks;
     if (!life_ready() || (lsan_is_turned_off != NULL && lsan_is_turned_off() != 0)) {
@@ -142,7 +143,7 @@ static bool finds_leaks(void) {
     return has_leaks;
 }
 
-/* The check at the end is then done, whatever was found; a second call does nothing. */
+/* Replaces the check at exit, whatever it finds; a second call does nothing. */
 void lsan_do_leak_check(void) {
     static _Atomic bool is_done;
     int saved = errno;
@@ -171,7 +172,7 @@ void lsan_enable(void) {
     tally_leak_enable();
 }
 
-/* What is no object is passed over, as it is there. */
+/* A pointer to no object is ignored, as in the sanitizer. */
 void lsan_ignore_object(const void *pointer) {
     (void)tally_leak_ignore(pointer);
 }

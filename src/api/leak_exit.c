@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * leak_exit.c - the leak check when the process ends: when it comes, and what it does to the exit status.
+ * leak_exit.c - the leak check at exit: when it comes, and what becomes of the exit status.
  *
  *      exit()      handlers and destructors of the program
  *                  ... ours, by the loader, among those of libraries     leak_check:exit
@@ -8,8 +8,8 @@
  *                  the handler that was registered before all others     leak_check:strict
  *                  libc writes what is in its buffers
  *
- * A forked child that does not exec is not checked: it has the objects of threads that it does not have.
- * Nor is a process that nobody meant to watch (recorder.h).
+ * A forked child that does not exec is not checked: it has objects of threads that do not exist in
+ * it.  Nor is a process that nobody means to watch (recorder.h).
  */
 #include "api/leak_exit.h"
 
@@ -29,8 +29,8 @@
 enum { CLEANUPS_MOST = 256 };
 
 static struct {
-    uint32_t process; /* the one that was started */
-    uint64_t main_ns; /* when its own code began; 0 before */
+    uint32_t process; /* the process that was started */
+    uint64_t main_ns; /* when the program's own code began; 0 before */
     _Atomic bool is_over;
     _Atomic unsigned cleanup_count;
     void (*_Atomic cleanups[CLEANUPS_MOST])(void);
@@ -45,7 +45,7 @@ static bool is_at_exit(void) {
 
 /* ---------------------------------------------------------------- the end */
 
-/* A stream that another thread holds is not waited for. */
+/* Does not wait for a stream that another thread holds. */
 _Noreturn void leak_exit_end(int status) {
     if (status == LEAK_EXIT_ABORT) {
         os_abort();
@@ -64,7 +64,7 @@ void leak_exit_add_cleanup(void (*cleanup)(void)) {
     }
 }
 
-/* The last that was added comes first. */
+/* The last one added runs first. */
 void leak_exit_run_cleanups(void) {
     unsigned count = (unsigned)min_size(atomic_exchange(&g.cleanup_count, 0), CLEANUPS_MOST);
     while (count > 0) {
@@ -108,7 +108,7 @@ static void tell_more(const struct leaks *leaks) {
     }
 }
 
-/* What the process is to end with. */
+/* The status with which the process is to end. */
 static int status_with_leaks(const struct leaks *leaks) {
     int status = (int)opt.leak_exit_code;
     if (leaks->text == LEAK_TEXT_GPERFTOOLS && status != 0) {
@@ -141,7 +141,7 @@ static int check(void) {
     return status;
 }
 
-/* A run that is recorded ends here: what is found later has no place in it. */
+/* The record of a run ends here: there is no place in it for what is found later. */
 int leak_exit_check(void) {
     bool is_time = opt.leak_check == LEAK_CHECK_EXIT || recorder_is_on();
     return is_time && is_due() ? check() : 0;
@@ -161,7 +161,8 @@ bool leak_exit_cancel(void) {
 
 /* ---------------------------------------------------------------- start */
 
-/* Without a module it belongs to none, and the loader does not call it when it ends ours. */
+/* A handler registered without a module belongs to none, so the loader does not call it together
+ * with this library's destructors. */
 void leak_exit_init(void) {
     g.process = os_process_id();
     leak_calls_init();

@@ -3,14 +3,14 @@
  * life.c - every start, thread-exit, fork and exit sequence, as plain lists of calls.
  *
  * Any exported function may be the first call of the process, before constructors and before libc
- * is ready, so the start is lazy and asks libc for nothing; a constructor starts us where no call
- * has by then.  What needs libc (the key whose destructor tells us of a thread's end) is asked for
- * after the heap works and outside of it, because libc may allocate for it.
+ * is ready, so the start is lazy and asks libc for nothing; a constructor does it if no call has
+ * come by then.  What needs libc (the key whose destructor announces a thread's end) comes after
+ * the heap works and outside of the allocator, because libc may allocate for it.
  *
- * No lock is taken for a fork, and nothing runs before it: the child's first slow call, or a handler
- * in the child, finds the attention word empty.  From then on locks that others held at that moment are void (lock.h), what
- * they guard is repaired by the next who wants it, and the caches of the threads that vanished are
- * recovered step by step.
+ * No lock is taken for a fork, and nothing runs before it: the child's first slow call, or its
+ * atfork handler, finds the attention word empty.  From then on locks that other threads held
+ * during the fork are void (lock.h), what such a lock guards is repaired by the next to take it,
+ * and the caches of the threads that vanished are recovered step by step.
  *
  * Threads     The start is serialised by a lock.  A thread's end runs in that thread.
  */
@@ -38,11 +38,10 @@
 #include "leak/leak.h"
 #include "prof/prof.h"
 
-/* Recovery copies pages that parent and child share, and a child that is about to exec has no use for
- * it. */
+/* Recovery copies pages that parent and child share, which is wasted in a child about to exec. */
 enum { CALLS_BEFORE_RECOVERY = 256 };
 
-/* Defined by the program where it has something to say; see docs/manual/options.md. */
+/* A program may define these; see docs/manual/options.md. */
 #if TALLY_OVERRIDE
 #define PROGRAMS EXPORT __attribute__((weak))
 #else
@@ -60,11 +59,11 @@ static struct {
     _Atomic int key_state;
     _Atomic size_t threads;
     _Atomic unsigned calls_in_child;   /* slow calls since this process was forked */
-    _Atomic unsigned growths_in_child; /* and those that waited for it to be a while old */
-    _Atomic uint64_t forked_ms;        /* when that was noticed; 0: it was not */
+    _Atomic unsigned growths_in_child; /* ends of allocations that found it too young */
+    _Atomic uint64_t forked_ms;        /* when the fork was noticed; 0: this is no child */
     _Atomic bool watches_exit;         /* life_process_ends will be called */
     _Atomic uint64_t allocated;        /* bytes by all threads, kept for stats_interval only */
-    bool has_signal;                   /* on_signal was set, instead of: */
+    bool has_signal;                   /* on_signal has replaced old_signal */
     struct sigaction old_signal;
 } g = {.lock = LOCK_OF_RANK(RANK_START)};
 
@@ -89,8 +88,9 @@ static void thread_ends(void *rounds) {
 }
 
 /*
- * Has libc tell us when this thread ends.  May allocate.  A thread whose end nobody tells us gets no
- * heap, since that would be lost with it; the first thread's end is the end of the process.
+ * Has libc announce this thread's end.  May allocate.  A thread whose end is not announced gets no
+ * heap, which would be lost with it.  The first thread needs none of this: its end is the end of
+ * the process.
  */
 COLD void life_register_thread(void) {
     int saved = errno; /* A call that succeeds leaves it alone. */
@@ -117,8 +117,8 @@ size_t life_thread_count(void) {
 
 /* ---------------------------------------------------------------- start and end */
 
-/* A program that has put itself behind a filter of system calls may be ended by one that it does not know of.
- * The name of a socket and the last snapshot are not worth that. */
+/* A filter of system calls that the program has installed may kill it for a call that the filter
+ * does not know.  Removing a socket's name and writing a last snapshot are not worth that. */
 static bool may_call_kernel(void) {
     return os_facts.confined || !os_is_confined();
 }
@@ -155,7 +155,7 @@ void life_process_ends(void) {
     }
 }
 
-/* Allocates, perhaps. */
+/* May allocate. */
 void life_watch_exit(void) {
     if (!atomic_exchange(&g.watches_exit, true)) {
         atexit(life_process_ends);
@@ -163,14 +163,14 @@ void life_watch_exit(void) {
 }
 
 /*
- * In the child of a fork that runs handlers.  Its first slow call would do the same; but a child may
- * leave all slow calls to threads it starts, which have to wait for this.
+ * The atfork handler of a child.  The child's first slow call would do the same; but a child may
+ * leave all slow calls to threads that it starts, and those have to wait for this.
  */
 static void look_around(void) {
     (void)life_ready();
 }
 
-/* Where the kernel wipes no pages. */
+/* The same where the kernel does not wipe the attention word for the child. */
 static void forget_and_look_around(void) {
     attention_forget();
     look_around();
@@ -182,7 +182,7 @@ static void on_signal(int number) {
     background_ring();
 }
 
-/* A handler of the program's own is left alone, and one that it sets later wins. */
+/* A handler of the program is left alone, and one that the program sets later wins. */
 static void catch_signal(void) {
     int number = (int)opt.prof_signal;
     struct sigaction *old = &g.old_signal;
@@ -199,7 +199,7 @@ static void catch_signal(void) {
     }
 }
 
-/* In a child that is to be quiet the signal does again what it did. */
+/* In a child that does not record itself the signal regains its old action. */
 static void release_signal(void) {
     struct sigaction now;
     int number = (int)opt.prof_signal;
@@ -210,7 +210,7 @@ static void release_signal(void) {
     }
 }
 
-/* What needs libc, and constructors that have run. */
+/* Needs libc, and constructors that have run. */
 static void settle_profilers(void) {
     prof_settle();
     listener_start_by_option();
@@ -224,7 +224,7 @@ static void settle_profilers(void) {
     }
 }
 
-/* What libc is asked for, once the heap can serve libc's own allocations. */
+/* Everything asked of libc, once the heap can serve libc's own allocations. */
 static void settle_with_libc(bool sees_forks) {
     int saved = errno;
     bool made = pthread_key_create(&g.key, thread_ends) == 0;
@@ -235,20 +235,20 @@ static void settle_with_libc(bool sees_forks) {
     }
     catch_signal();
     leak_exit_init();
-    if (!TALLY_OVERRIDE) { /* else a constructor does it: this call may come from the loader */
+    if (!TALLY_OVERRIDE) { /* otherwise a constructor: this call may come from the loader */
         settle_profilers();
     }
     errno = saved;
 }
 
-/* Every slow call looks at how much was allocated, as long as the process lives. */
+/* For the rest of the process every slow call looks at how much was allocated. */
 static void watch_interval(void) {
     if (opt.stats_interval >= 0) {
         attention_raise(ATTENTION_INTERVAL);
     }
 }
 
-/* A program may use the names with the prefix instead. */
+/* The program may define malloc_conf with the prefix instead. */
 static struct opt_program texts_of_program(void) {
     const char *harder = malloc_conf_2_conf_harder;
     return (struct opt_program){
@@ -300,8 +300,8 @@ COLD void life_wake(void) {
 /* ---------------------------------------------------------------- what was left to do */
 
 /*
- * Only the thread that forked knows which heap is not an orphan; it is the child's first thread.
- * Until it has come here, no other thread of the child gets a heap.
+ * Only the thread that forked, the child's first, knows which heap is not an orphan.  Until it has
+ * come here, no other thread of the child gets a heap.
  */
 static void settle_in_child(void) {
     thread_forked();
@@ -328,7 +328,8 @@ static void free_deferred(void) {
     for (void *object = emergency_take_deferred(); object != NULL;) {
         void *next = *(void **)object;
         struct heap_object found = heap_look(object);
-        /* It carries the secret since a handler freed it; a slab's bitmap is the proof. */
+        /* The object carries the secret, since a handler freed it; the slab's bitmap is the
+         * proof. */
         if (found.verdict != HEAP_LIVE || !heap_free(&found)) {
             guard_refuse("free", object, &found);
         }
@@ -338,8 +339,8 @@ static void free_deferred(void) {
 
 /*
  * Adds what this thread has allocated since it last came here, and prints when all threads together
- * have passed the next multiple of the interval.  What others have allocated since their last slow
- * call is missing, hence "about".
+ * have passed the next multiple of the interval.  Allocations of other threads since their last
+ * slow calls are missing, so this is approximate.
  */
 static void attend_to_interval(void) {
     static __thread uint64_t seen;
@@ -388,7 +389,8 @@ static void attend_inside(uint32_t bits) {
     }
 }
 
-/* The program is called outside: it may allocate.  Whoever allocates meanwhile keeps its errno. */
+/* The program's callback runs outside: it may allocate.  The allocation that led here keeps its
+ * errno. */
 static void attend_to_soft_limit(void) {
     if (life_enter()) {
         heap_trim();
@@ -418,7 +420,8 @@ COLD void life_attend(void) {
     }
 }
 
-/* Between a fork and an exec signals get new actions, and one of a timer's would end the process. */
+/* Between a fork and an exec, programs reset the actions of signals, and a timer's signal would
+ * then end the process. */
 static bool is_young_child(void) {
     enum { GROWN_UP_MS = 100 };
     return g.forked_ms != 0 && ++g.growths_in_child < CALLS_BEFORE_RECOVERY &&
@@ -438,7 +441,8 @@ static void attend_to_cpu(void) {
     errno = saved;
 }
 
-/* The program is called here and not at the end of a free, for the reason life.h gives. */
+/* The program's callback is called here and not at the end of a free, for the reason life.h
+ * gives. */
 COLD void life_attend_alloc(void) {
     life_attend();
     if (attention_take(ATTENTION_SOFT_LIMIT)) {
@@ -457,15 +461,16 @@ COLD void life_attend_alloc(void) {
 
 #if TALLY_OVERRIDE
 /*
- * Usually libc has allocated long before this runs.  Where it has not, starting here keeps the
- * first malloc from coming out of pthread_key_create or atexit, whose locks we would then want too.
+ * Usually libc has allocated long before this runs.  Where it has not, starting here prevents the
+ * first malloc from being called by pthread_key_create or atexit, whose locks the start needs too.
  */
 __attribute__((constructor(101))) static void start_early(void) {
     look_around();
     opt_gperftools_show();
 }
 
-/* In a static program libgcc knows our tables only after a constructor of its own. */
+/* In a static program libgcc learns of our unwind tables in a constructor of its own, which has run
+ * by now. */
 __attribute__((constructor)) static void settle_late(void) {
     settle_profilers();
     leak_exit_main_begins();

@@ -2,10 +2,10 @@
  *
  * life.h - entering and leaving the allocator; start, thread exit, fork and process exit.
  *
- * Everything but a hit on a fast path happens between life_enter and life_leave.  A call that comes
- * in between, in the same thread, can only come from a signal handler (or, during the start, from a
- * function of libc that somebody replaced).  It may not touch what the interrupted call is working
- * on and is served apart: heap/emergency.h.
+ * Everything but a hit on a fast path happens between life_enter and life_leave.  A call in between
+ * by the same thread can only come from a signal handler (or, during the start, from a replaced
+ * function of libc).  Such a call interrupts the allocator: it must not touch what the interrupted
+ * call is working on, and is served apart (heap/emergency.h).
  *
  *      if (!life_enter()) {
  *          return what a call gets that interrupts us;
@@ -18,13 +18,13 @@
 #include "base/attention.h"
 #include "heap/fast.h"
 
-/* The rare parts: start or fork, what was left to do, a thread that is new here. */
+/* The rare parts: start or fork, pending work, a new thread. */
 void life_wake(void);
 void life_attend(void);
 void life_attend_alloc(void);
 void life_register_thread(void);
 
-/* False when this thread is inside already. */
+/* False when this thread is already inside. */
 static inline bool life_enter(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
@@ -36,8 +36,8 @@ static inline bool life_enter(void) {
     return true;
 }
 
-/* The same for a thread that has a heap, and so is known to libc.  Whether this is the child of a fork
- * need not be asked: the first lock will. */
+/* The same for a thread that has a heap, and so was greeted.  Whether this is the child of a fork
+ * need not be tested: the first lock does it. */
 static inline bool life_enter_again(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
@@ -46,8 +46,8 @@ static inline bool life_enter_again(void) {
     return true;
 }
 
-/* `allocated`: this is the end of an allocation, the place where a background thread may be made.  libc
- * frees under locks that making a thread needs, but it never allocates under one. */
+/* `allocated` says that an allocation ends, where a background thread may be made: libc frees under
+ * locks that making a thread needs, but never allocates under one. */
 static inline void life_leave_again(bool allocated) {
     thread_mark_inside(false);
     if (UNLIKELY(attention_get() != ATTENTION_CALM)) {
@@ -59,8 +59,8 @@ static inline void life_leave_again(bool allocated) {
     }
 }
 
-/* Any call but a hit may be the first of its thread: libc is asked, outside since it may allocate for
- * that, to announce the thread's end. */
+/* Any call but a hit may be the first of its thread.  libc is then asked to announce the thread's
+ * end; this is done outside, since libc may allocate for it. */
 static inline void life_greet_thread(void) {
     if (UNLIKELY(!tls.registered)) {
         life_register_thread();
@@ -77,18 +77,19 @@ static inline void life_leave_alloc(void) {
     life_greet_thread();
 }
 
-/* Starts the library if this is the first call of all; false when this thread is inside. */
+/* Starts the library if this is the first call of all.  False when this thread is inside. */
 static inline bool life_ready(void) {
     if (!life_enter()) {
         return false;
     }
-    life_leave_again(false); /* It has nothing that its end would give back. */
+    life_leave_again(false); /* A thread without a heap need not be greeted. */
     return true;
 }
 
-/* At exit, profiles and statistics are to be written.  Call outside: libc may allocate for it. */
+/* Has life_process_ends called at exit, to write profiles and statistics.  Call outside: libc may
+ * allocate for it. */
 void life_watch_exit(void);
 void life_process_ends(void);
 
-/* Threads of the program that have used the allocator and not ended; may lag. */
+/* Number of the program's threads that have used the allocator and not ended; may lag. */
 size_t life_thread_count(void);

@@ -2,8 +2,8 @@
  *
  * listener.c - the thread that answers on the control socket.
  *
- * The socket is opened by whoever wants the thread, so that there is somebody to tell what goes wrong; the
- * thread then only serves.  All signals are blocked in it, and to the heap it is a thread without a cache.
+ * The caller that wants the thread opens the socket, so that there is somebody to tell what goes
+ * wrong; the thread only serves.  All signals are blocked in it, and it has no cache.
  */
 #define _GNU_SOURCE /* pthread_setname_np */
 #include "api/listener.h"
@@ -44,7 +44,7 @@ int listener_start(unsigned rights) {
     if (!background_make_thread(run)) {
         if (life_enter()) {
             socket_stop();
-            socket_forked(); /* Nobody serves it: it is as in a child. */
+            socket_forked(); /* nobody serves the socket, as in a child */
             stats_page_tell_socket("", 0);
             life_leave();
         }
@@ -60,7 +60,7 @@ void listener_start_by_option(void) {
     }
     int saved = os_error();
     int error = listener_start((unsigned)opt.control);
-    /* Where it is not allowed, whoever set the option need not be somebody who may know. */
+    /* In a set-uid program, whoever set the option is told nothing. */
     if (error != 0 && error != -EPERM) {
         log_line("no control socket: %s (%d)", out_explain(error), -error);
     } else if (error == -EPERM && !os_facts.secure) {

@@ -11,8 +11,8 @@
 /* Opens the socket with CONTROL_READ or CONTROL_WRITE and makes the thread: 0 or -errno. */
 int listener_start(unsigned rights);
 
-/* The same, if the option control says so; what goes wrong is one line. */
+/* The same, if the option control says so; a failure is printed as one line. */
 void listener_start_by_option(void);
 
-/* Ends both.  Also when the process ends. */
+/* Closes the socket and ends the thread; also called when the process ends. */
 void listener_stop(void);

@@ -29,8 +29,8 @@
 #include "opt/opt.h"
 #include "prof/prof.h"
 
-/* The two hot functions start at a cache line, so that their speed does not depend on what happens to
- * stand before them. */
+/* The two hot functions start at a cache line, so that their speed does not depend on what happens
+ * to precede them. */
 #define CACHE_LINE_START __attribute__((aligned(CACHE_LINE)))
 
 /* A request without alignment or place. */
@@ -107,14 +107,14 @@ static __attribute__((noinline)) void free_full(void *pointer, size_t class4) {
 /* What became of a pointer on the fast path. */
 enum fate {
     KEPT,    /* in the caller's magazine */
-    NO_ROOM, /* sound, but the magazine is full */
-    UNSURE,  /* not a published small object, or not a sound one: nothing was done */
+    NO_ROOM, /* valid, but the magazine is full */
+    UNSURE,  /* not a published small object, or not a valid one: nothing was done */
 };
 
 /*
  * Keeps `pointer` in the caller's magazine if all checks pass and there is room.  The address is
- * looked up whatever it is: the class map answers 0 for all that is not a published small object,
- * and record 0 has limit 0.
+ * looked up whatever it is: the class map answers 0 for everything but published small objects, and
+ * record 0 has limit 0.
  */
 static inline enum fate free_fast(void *pointer, struct hot *hot, size_t *class4) {
     uint32_t offset = (uint32_t)(uintptr_t)pointer & thread_record(hot, class4)->mask;
@@ -279,7 +279,7 @@ EXPORT void *tally_memalign(size_t alignment, size_t size) {
     return object != NULL ? object : fail("memalign", ENOMEM);
 }
 
-/* The page size, also in the first call of all. */
+/* The page size, even in the first call of all. */
 static size_t page_bytes(void) {
     if (UNLIKELY(os_facts.page_bytes == 0)) {
         (void)life_ready();

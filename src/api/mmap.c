@@ -2,13 +2,13 @@
  *
  * mmap.c - mmap, munmap, mremap and sbrk as the program calls them.
  *
- * Without the options prof_mmap and prof_mmap_log each is the system call and the test of a word, which
- * reads 0 until the options are known: a call that comes before the allocator starts does not start it.
- * What libc maps for itself (stacks of threads, libraries, buffers) does not come here, and neither
- * does the allocator.
+ * Without the options prof_mmap and prof_mmap_log each function is the system call and the test of
+ * a word.  The word is 0 until the options are known, so a call that comes before the start of the
+ * allocator does not start it.  What libc maps for itself (stacks of threads, libraries, buffers)
+ * does not come here, nor does what the allocator maps.
  *
- * The names are those of libc, which declares them with attributes and with a type of its own for
- * offsets; they are attached to functions of ours below.
+ * libc declares these names with attributes and with its own type for offsets, so they are aliases
+ * of functions with other names.
  *
  * Threads     A call that interrupts the allocator, in a signal handler, is the system call alone.
  * Errors      errno is set as libc does, and otherwise left alone.
@@ -24,7 +24,7 @@
 
 #if TALLY_OVERRIDE
 
-/* Is there more to do than the call? */
+/* Enters if there is more to do than the system call. */
 static inline bool begin(void) {
     return UNLIKELY(mapping_mode != 0) && life_enter();
 }
@@ -33,7 +33,7 @@ static bool logs(void) {
     return mapping_mode & MAPPING_LOG;
 }
 
-/* As libc gives it to the program. */
+/* The result as libc returns it. */
 static intptr_t give(intptr_t answer) {
     if (os_is_error(answer)) {
         errno = (int)-answer;
@@ -107,7 +107,7 @@ static void *program_remaps(void *old, size_t old_bytes, size_t bytes, int flags
     return (void *)give(begin() ? remap_noted(&call) : os_remap_for_program(&call));
 }
 
-/* Where the call fails, errno is what libc has made of it. */
+/* If the call fails, errno is what libc has set. */
 static COLD void *break_noted(intptr_t increment) {
     int saved = errno;
     void *before = mapping_break(increment);

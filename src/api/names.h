@@ -6,8 +6,8 @@
  * built with another (TALLY_PREFIX in CMakeLists.txt), and without one where TALLY_OVERRIDE is on.
  * All names of a function are aliases of one address, so none of them costs anything.
  *
- * The prefix is chosen by whoever builds the library, so its names are made by pasting: this is the
- * one place that does.
+ * The prefix is chosen by whoever builds the library, so names with it are made by pasting, here
+ * and nowhere else.
  */
 #pragma once
 
@@ -20,8 +20,8 @@
 #define PASTED_EXPANDED(prefix, name) PASTED(prefix, name)
 #define PREFIXED(name) PASTED_EXPANDED(TALLY_PREFIX, name)
 
-/* Another name of a function that is defined in the same file; a macro as argument is expanded.  gcc
- * compares the attributes of an alias; clang does not know the word. */
+/* Declares another name of a function that is defined in the same file; a macro as argument is
+ * expanded.  gcc compares the attributes of an alias, hence `copy`, which clang does not know. */
 #define QUOTED(name) #name
 #define ALIAS_OF(name) alias(QUOTED(name))
 #if __has_attribute(copy)

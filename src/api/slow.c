@@ -4,7 +4,7 @@
  */
 #include "api/slow.h"
 
-/* No lock may be taken, so less is proved, and there is no choice of a cache. */
+/* Takes no lock, so less is proved, and there is no choice of a cache. */
 static COLD void free_interrupting(const struct heap_object *object, void *pointer,
                                    const char *function) {
     if (object->verdict != HEAP_LIVE || !heap_free_later(object)) {
@@ -12,7 +12,8 @@ static COLD void free_interrupting(const struct heap_object *object, void *point
     }
 }
 
-/* What heap_look found.  place_free would do for the caller's own cache, too, at the price of a call. */
+/* Frees what heap_look found.  For the caller's own cache heap_free saves the call of
+ * place_free. */
 static inline __attribute__((always_inline)) void
 free_found(const struct heap_object *object, void *pointer, int cache, const char *function) {
     fill_freed(object);
@@ -25,8 +26,8 @@ free_found(const struct heap_object *object, void *pointer, int cache, const cha
     }
 }
 
-/* A tracked object that was freed a moment ago may be another's by now, and is not to be freed whatever
- * it looks like. */
+/* A tracked object that was freed a moment ago may have a new owner by now, and must not be freed
+ * however live it looks. */
 void slow_free(void *pointer, int cache, const char *function) {
     if (UNLIKELY(!life_enter())) {
         struct heap_object object = heap_locate(pointer);

@@ -13,9 +13,9 @@
  * The callers, in malloc.c and jemalloc.c, decide what is asked for, and report failure: errno is
  * not set here.  Half of it is inline, so that a caller pays only for what it asks for.
  *
- * Threads     All functions may be called from any thread, and from a signal handler that interrupts
- *             the allocator.  That handler gets memory set apart (heap/emergency.h), what it frees
- *             waits, its objects are not proved to be live, and no resize succeeds.
+ * Threads     All functions may be called from any thread, and from a signal handler that
+ *             interrupts the allocator.  That handler gets memory set apart (heap/emergency.h),
+ *             what it frees waits, its objects are not proved to be live, and no resize succeeds.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ static inline void slow_check_cache(int cache) {
     }
 }
 
-/* What place_alloc does, less the call for an own place. */
+/* The same as place_alloc, without its call for the caller's own place. */
 static inline void *slow_take(size_t size, const struct place_request *request, bool *zeroed) {
     if (UNLIKELY(!place_is_own(request->place))) {
         return place_alloc(request->place, size, request->alignment, zeroed);
@@ -41,9 +41,9 @@ static inline void *slow_take(size_t size, const struct place_request *request, 
 }
 
 /*
- * An object, or NULL without memory.  `*zeroed` says whether it reads as zeros up to its usable size;
- * `request->zero` is left to the caller.  Part of its callers, so that a sample's walk begins one frame
- * further out.
+ * An object, or NULL without memory.  `*zeroed` says whether it reads as zeros up to its usable
+ * size; `request->zero` is left to the caller.  Inlined into its callers, so that the walk of a
+ * sample begins one frame further out.
  */
 static inline __attribute__((always_inline)) void *
 slow_alloc(size_t size, const struct place_request *request, bool *zeroed) {
@@ -91,8 +91,8 @@ void slow_free(void *pointer, int cache, const char *function);
 void slow_free_sized(void *pointer, size_t size, const struct place_request *request,
                      const char *function);
 
-/* Gives a large object another size, where it stands or elsewhere, whichever ways are open.  NULL, with
- * nothing changed, when it cannot. */
+/* Gives a large object another size in one of these ways; NULL, with nothing changed, when it
+ * cannot. */
 enum { SLOW_HERE = 1, SLOW_ELSEWHERE = 2 };
 void *slow_resize_large(const struct heap_object *object, size_t size, unsigned ways);
 
@@ -107,8 +107,8 @@ static inline bool slow_is_aligned(const struct heap_object *object, size_t alig
     return align_down(object->base, alignment) == object->base;
 }
 
-/* The object with its new size and its contents, without copying; NULL when it has to be copied.  Pages
- * that move come to start at some unit. */
+/* The object with its new size and its contents, without copying; NULL when it has to be copied.
+ * Pages that move are aligned to a unit, not more. */
 static inline void *slow_resize(const struct heap_object *object, size_t size,
                                 const struct place_request *request) {
     bool is_aligned = slow_is_aligned(object, request->alignment);

@@ -45,7 +45,7 @@ EXPORT size_t tally_held(void) {
     return limit_held();
 }
 
-/* A soft limit that is exceeded already is attended to on leaving. */
+/* If the soft limit is already exceeded, the end of the next slow allocation attends to it. */
 EXPORT void tally_set_limits(size_t soft, size_t hard) {
     if (life_enter()) {
         limit_set(soft, hard);

@@ -2,12 +2,12 @@
  *
  * tc.c - gperftools' tc_ functions: a library of its own, libtally-gperftools.so, over libtally.so.
  *
- * Few programs call these, and those that do are linked with gperftools or built for it.  They preload this
- * library instead of libtally.so, which it brings along: it is marked as an auxiliary filter of it, for the
- * loader puts the library that is filtered before the filter, and so before gperftools, where a library
- * that is merely needed would come behind it.
+ * Few programs call these, and those that do are linked with gperftools or built for it.  They
+ * preload this library instead of libtally.so, which it brings along.  It is marked as an auxiliary
+ * filter of libtally.so: the loader puts a filtered library before its filter, and so before
+ * gperftools, whereas a library that is merely needed would come after gperftools.
  *
- * Almost all functions are a jump to one of libtally.so, so that call stacks do not show them.
+ * Almost all functions are a jump into libtally.so, so that call stacks do not show them.
  *
  * Errors      Where tc_set_new_mode(1) was called, a failed request of the C functions goes on as a
  *             nothrow new: the program's new-handler is called until it helps or gives up.
@@ -25,8 +25,8 @@
 
 #include "base/common.h"
 
-/* As in the header, where they are for C++ alone.  An alignment is a size_t there, and a nothrow tag is
- * passed by address. */
+/* As in the header, which declares them for C++ alone, where an alignment is a size_t and a nothrow
+ * tag is passed by address. */
 EXPORT int tc_set_new_mode(int flag);
 EXPORT int tc_query_new_mode(void);
 EXPORT void *tc_new(size_t size);
@@ -54,8 +54,8 @@ static _Atomic int new_mode;
 
 /* ---------------------------------------------------------------- operators */
 
-/* Those of libtally.so itself: the program may have replaced the ones that a call would reach, and by
- * some that call us.  All or none is known. */
+/* The operators of libtally.so itself: a plain call would reach replacements by the program, which
+ * may call these functions.  Either all or none are set. */
 static struct {
     _Atomic(void *(*)(size_t)) plain;
     _Atomic(void *(*)(size_t, const void *)) nothrow;
@@ -71,7 +71,7 @@ static void *find_operator(void *library, const char *name) {
     return found;
 }
 
-/* The one that is asked for first is set last. */
+/* `plain`, which is tested, is set last. */
 static COLD void find_operators(void) {
     Dl_info info;
     void *library = dladdr((void *)tally_malloc, &info) != 0

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * guard.h - the door of guard/, the room for everything that deals with misuse by the program.
+ * guard.h - the front door of guard/, the room for everything that deals with misuse.
  *
- * The heap judges an address (heap_look) and the fast path tests it; what is done about misuse beyond
- * that stands here:
+ * The fast path tests an address and the heap judges it (heap_look).  Whatever else is done about
+ * misuse belongs here:
  *
  *      report.c    what went wrong, in one sentence, before the process ends
  *      fill.c      bytes that are written over new and freed memory, so that a wrong read shows
  *
- * A further measure that costs something only where an option asks for it gets a file of its own here
- * and a function in this header.  api/slow.h is where allocations and frees pass by.
+ * So would redzones, a quarantine of freed objects, and modes that switch several measures on: each
+ * a file of its own, with the functions that api/slow.h calls declared here.  A measure must cost a
+ * program that does not ask for it no more than one test in a slow call.
  *
  * Threads     No function takes a lock or allocates.
  */

@@ -2,8 +2,8 @@
  *
  * report.c - one readable sentence about a misuse, then the end.
  *
- * The heap has proved the verdict by then; here it is only put into words.  Each sentence has a
- * program in test/misuse, or a test, that makes it appear.
+ * The heap has proved the verdict; here it is only put into words.  Each sentence has a program in
+ * test/misuse, or a test, that makes it appear.
  *
  * Threads     No lock is held and none is taken.
  */
@@ -34,7 +34,7 @@ void guard_refuse(const char *function, const void *address, const struct heap_o
     case HEAP_LIVE:
         break;
     }
-    /* It was live when we looked and is not any more: two threads freed it at once. */
+    /* The object was live a moment ago and no longer is: two threads freed it at once. */
     fatal("%s(%p): the %zu-byte object is already free", function, address, object->size);
 }
 
