@@ -77,7 +77,7 @@ size_t ctl_type_size(enum value_type type) {
 enum segment_kind {
     A_WORD,
     A_MEMBER,
-    AN_ARENA, /* arena.<i>: any up to the number of arenas, or one of the two others */
+    AN_ARENA, /* arena.<i>: up to the number of arenas, or one of the two special indices */
     A_COUNTED_ARENA /* stats.arenas.<i>: one that has counters */,
     A_NUMBER, /* below a limit */
 };
@@ -88,7 +88,7 @@ struct segment {
     uint8_t kind;
     uint8_t family; /* A_MEMBER */
     uint16_t limit; /* A_NUMBER */
-    uint16_t end;   /* row behind the group, in the first row of one; else 0 */
+    uint16_t end;   /* in the first row of a group: the row after the group; otherwise 0 */
 };
 
 struct shape {
@@ -101,7 +101,7 @@ static struct {
     _Atomic bool is_built;
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
-/* Apart from g, whose initial values would make all of this a part of the file. */
+/* Not in g, whose initial values would put all of this into the library's file. */
 static struct shape shapes[ROWS];
 
 /* The word before an index says what it counts. */
@@ -158,7 +158,7 @@ static void build_shape(const char *path, struct shape *shape) {
     shape->depth = (uint8_t)d;
 }
 
-/* Do two rows share their words up to and with this depth? */
+/* Do two rows share their words up to and including this depth? */
 static bool share(size_t a, size_t b, size_t depth) {
     const struct segment *last = &shapes[a].segments[depth];
     size_t length = (size_t)last->start + last->length;
@@ -191,7 +191,7 @@ static void build(void) {
 
 /* ---------------------------------------------------------------- walking */
 
-/* Where a walk has come to: rows first .. end - 1 share the words so far. */
+/* The place of a walk: rows first .. end - 1 share the words so far. */
 struct walk {
     size_t first;
     size_t end;
@@ -235,7 +235,7 @@ static void step(struct walk *walk, size_t row, size_t word) {
     walk->depth++;
 }
 
-/* Leading digits alone count. */
+/* Only leading digits count. */
 static bool parse_index(const char *text, size_t length, size_t *number) {
     size_t i = 0;
     *number = 0;
@@ -258,7 +258,7 @@ static bool find_member(int family, const char *text, size_t length, size_t *num
     return false;
 }
 
-/* Goes on by one component of a name.  False when there is none like it. */
+/* Advances by one component of a name.  False if there is no such component here. */
 static bool step_by_name(struct walk *walk, const char *text, size_t length) {
     for (size_t row = walk->first; row < walk->end; row = segment_at(walk, row)->end) {
         const struct segment *segment = segment_at(walk, row);
@@ -431,7 +431,7 @@ static int run(struct ctl_call *call) {
     }
 }
 
-/* What the path of a call has beside plain words. */
+/* Notes the words of a path that are not plain. */
 static void set_words(struct ctl_call *call, const struct walk *walk) {
     size_t n = 0;
     for (size_t d = 0; d < walk->depth; d++) {
@@ -458,9 +458,9 @@ static int run_at(const struct walk *walk, struct ctl_call *call) {
 
 /* False without memory for the first copy of the counters. */
 static bool start(void) {
-    /* Acquire: who sees the mark sees the index. */
+    /* Acquire: whoever sees the mark sees the index. */
     if (!atomic_load_explicit(&g.is_built, memory_order_acquire)) {
-        /* Whether the last holder is gone or not, building again from the beginning is right. */
+        /* Even if the last holder vanished in a fork, building from the beginning is right. */
         (void)lock_acquire(&g.lock);
         if (!g.is_built) {
             build();

@@ -2,10 +2,10 @@
  *
  * ctl.h - what a row of ctl.def is, and what the functions behind the rows may use.
  *
- * A function behind a name deals with values; that a leaf is not written to, that a length is right
- * and what is left in *oldlenp is looked after by ctl.c, except for rows whose access is OWN_...: their
- * input and output are of two kinds, and they look after everything themselves with ctl_take_new,
- * ctl_verify_old and ctl_put_old.
+ * A function behind a name deals with values only: ctl.c refuses writes to a leaf that cannot be
+ * written, checks lengths and sets *oldlenp.  Rows whose access is OWN_... do all this themselves,
+ * with ctl_take_new, ctl_verify_old and ctl_put_old, because their input and output have different
+ * types.
  *
  * Threads     Functions are called from any thread, with no lock held.
  */
@@ -19,7 +19,7 @@ enum ctl_access {
     CTL_WRITE, /* newp may be NULL */
     CTL_GIVE,  /* newp may not be NULL */
     CTL_RUN,
-    CTL_OWN_READ, /* the function does it all; read, write and both are for the manual */
+    CTL_OWN_READ, /* the function does everything; the three differ for the manual only */
     CTL_OWN_WRITE,
     CTL_OWN_BOTH,
 };
@@ -58,17 +58,17 @@ struct ctl_call {
     size_t newlen;
 };
 
-/* Gives a value to the caller, if that wants one.  EINVAL, after copying what fits, when its length is
- * another. */
+/* Gives the caller a value, if it wants one.  If its length differs, copies what fits and returns
+ * EINVAL. */
 int ctl_put_old(struct ctl_call *call, const void *value, size_t size);
 
 /* EINVAL, with *oldlenp 0, unless the caller wants exactly `size` bytes. */
 int ctl_verify_old(struct ctl_call *call, size_t size);
 
-/* The caller's new value, if there is one; EINVAL when its length is another. */
+/* Reads the caller's new value, if there is one; EINVAL if its length differs. */
 int ctl_take_new(struct ctl_call *call, void *value, size_t size);
 
-/* A leaf tally does not offer: ENOENT. */
+/* A leaf that tally does not offer: ENOENT. */
 ctl_function ctl_not_offered;
 
 /* Families: ctl_family.c.  -1 where a path has a plain word or an index. */
@@ -76,7 +76,7 @@ int ctl_family_find(const char *placeholder, size_t length);
 size_t ctl_family_count(int family);
 struct ctl_member ctl_family_member(int family, size_t number);
 
-/* The value of an option by name, false when there is none. */
+/* The value of an option by name; false if there is no such option. */
 bool ctl_option(const char *name, union value *value);
 
 /* The row of a name that is a leaf, or NULL. */
@@ -91,7 +91,7 @@ extern const struct ctl_member ctl_lextents[] HIDDEN;
 extern const struct ctl_member ctl_extents[] HIDDEN;
 extern const struct ctl_member ctl_mutexes[] HIDDEN;
 
-/* All rows, for those who list them, and how types are written. */
+/* All rows, for whoever lists them, and the names of types. */
 extern const struct ctl_row ctl_rows[] HIDDEN;
 size_t ctl_row_count(void);
 const char *ctl_type_name(enum value_type type);

@@ -2,8 +2,8 @@
  *
  * ctl_arena.c - arena.<i>.* and arenas.*: looking at, making and steering arenas.
  *
- * Three settings of an arena have no effect in tally and are only kept, here: a program that sets one
- * and reads it back finds what it set.
+ * Three settings of an arena have no effect in tally.  They are kept here, so that a program that
+ * sets one can read it back.
  *
  * Threads     Settings are single atomic words.
  */
@@ -26,7 +26,7 @@ static struct {
     _Atomic size_t retain_grow_limit; /* 0: not set */
 } settings[SETTINGS];
 
-/* Longest time that can be told in nanoseconds. */
+/* The longest time that can be expressed in nanoseconds. */
 #define MOST_DECAY_MS INT64_C(18446744072000)
 
 /* Does this index word stand for all arenas together? */
@@ -34,7 +34,7 @@ static bool means_all(size_t arena) {
     return arena == SNAPSHOT_ALL || arena == snapshot_arenas();
 }
 
-/* Is there an arena of this index now?  Those that stand for several are none. */
+/* Is there an arena of this index now?  An index that stands for several is not one. */
 static bool is_one(size_t arena) {
     return arena < ARENA_INDICES && arena < arena_limit() && arena_exists((unsigned)arena);
 }
@@ -44,7 +44,7 @@ int arena_initialized(struct ctl_call *call) {
     return 0;
 }
 
-/* Calls `act` for an arena or for all; one that is not there needs nothing. */
+/* Calls `act` for one arena or for all; for an arena that does not exist there is nothing to do. */
 static int for_each(struct ctl_call *call, void (*act)(unsigned arena)) {
     size_t arena = call->word[0];
     bool all = means_all(arena);
@@ -196,7 +196,7 @@ int arena_muzzy_decay_ms(struct ctl_call *call) {
     return decay_ms(call, CHUNK_MUZZY);
 }
 
-/* `alloc` is the one hook that must be there. */
+/* `alloc` is the only hook that must be given. */
 static bool are_hooks(const struct extent_hooks *hooks) {
     return hooks != NULL && hooks->alloc != NULL;
 }
@@ -216,7 +216,8 @@ int arena_extent_hooks(struct ctl_call *call) {
     return arena_set_hooks((unsigned)arena, call->value.pointer) ? 0 : EAGAIN;
 }
 
-/* Both directions are pointers to a pointer to text; nothing happens before both are found right. */
+/* Input and output are both pointers to a pointer to text; nothing is done unless both are
+ * right. */
 int arena_name_leaf(struct ctl_call *call) {
     size_t arena = call->word[0];
     if (means_all(arena) || arena == SNAPSHOT_DESTROYED) {
@@ -267,7 +268,7 @@ int arenas_muzzy_decay_ms(struct ctl_call *call) {
     return decay_of_new(call, CHUNK_MUZZY);
 }
 
-/* What was kept for the last arena of this index is forgotten. */
+/* Forgets what was kept for the previous arena of this index. */
 static void forget_settings(unsigned arena) {
     settings[arena].dss = 0;
     settings[arena].has_oversize_threshold = false;

@@ -5,8 +5,8 @@
  * Programs that defragment themselves ask for the fill of a slab and of its bin, and move an object
  * when its slab is emptier than the others.
  *
- * Threads     Figures are those of a moment, and of an object that somebody frees meanwhile they may
- *             be any.
+ * Threads     Figures are those of a moment; for an object that is freed meanwhile they may be
+ *             anything.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ int utilization_query(struct ctl_call *call) {
     return ctl_put_old(call, &use, sizeof(use));
 }
 
-/* What is asked of each of many objects. */
+/* The answer about each of many objects. */
 struct fill {
     size_t nfree;
     size_t nregs;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * ctl_family.c - names that come from other tables than ctl.def.
+ * ctl_family.c - names that come from tables other than ctl.def.
  *
  * A path of ctl.def may hold a word such as <option> or <bin>: it stands for every name of a table,
- * options.def or a part of counters.def.  So a counter or option is written once and has its leaf.
+ * options.def or a part of counters.def.  So one row gives a counter or an option its leaf.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ const struct ctl_member ctl_mutexes[] = {
 #undef MUTEX
 /* clang-format on */
 
-/* Members are a table of them, an array of mere names, or the options. */
+/* The members are a table, an array of names, or the options. */
 struct family {
     const char *placeholder;
     const struct ctl_member *members;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * ctl_prof.c - prof.*, thread.prof.* and the functions a program may hang into the profiler.
+ * ctl_prof.c - prof.*, thread.prof.* and the hooks that a program may set in the profiler.
  *
- * The profiler can be armed at any time.  Until it was, for the first time, most of these names answer
- * ENOENT, as jemalloc's do in a process that was started without prof:true; from then on they behave
- * as in one that was.
+ * The profiler can be armed at any time.  Before the first time, most of these names answer ENOENT,
+ * as jemalloc's do in a process started without prof:true; from then on they behave as in a process
+ * started with it.
  *
- * A name given to prof.dump decides about the format by its ending.
+ * The ending of a name given to prof.dump decides the format.
  */
 #include <errno.h>
 #include <string.h>
@@ -88,7 +88,8 @@ int prof_lg_sample_leaf(struct ctl_call *call) {
     return 0;
 }
 
-/* ENOENT before the first arming; EPERM for who wants to read; the new value, if there is one. */
+/* ENOENT before the first arming; EPERM for a caller that wants to read; reads the new value, if
+ * any. */
 static int begin_write(struct ctl_call *call, void *value, size_t size) {
     if (!prof_was_armed()) {
         return ENOENT;
@@ -162,7 +163,7 @@ static int set_thread_name(struct ctl_call *call) {
 }
 
 int prof_thread_name_leaf(struct ctl_call *call) {
-    static __thread char name[16]; /* what the caller is given stays until it asks again */
+    static __thread char name[16]; /* the caller may use the text until it asks again */
     const char *given = name;
     if (!prof_was_armed()) {
         return ENOENT;
@@ -180,7 +181,7 @@ int prof_thread_name_leaf(struct ctl_call *call) {
 
 /* ---------------------------------------------------------------- files */
 
-/* jemalloc's text, unless the name wants something else. */
+/* Writes jemalloc's text, unless the name asks for another format. */
 int prof_dump_leaf(struct ctl_call *call) {
     const char *path = NULL;
     int error = begin_write(call, &path, sizeof(path));
@@ -256,8 +257,8 @@ int prof_recent_alloc_dump_leaf(struct ctl_call *call) {
 
 /* ---------------------------------------------------------------- hooks */
 
-/* Gives the old one and takes a new one, if there is one.  Who asks for nothing and gives nothing has made
- * a mistake. */
+/* Gives the old hook and takes a new one, if there is one.  A call that does neither is a
+ * mistake. */
 static int exchange_hook(struct ctl_call *call, void *_Atomic *word) {
     void *old = *word;
     void *hook = old;
@@ -291,7 +292,7 @@ int hook_prof_sample_free(struct ctl_call *call) {
     return exchange_hook(call, &tell_hooks.sample_free);
 }
 
-/* NULL takes the last one away; no input at all changes nothing. */
+/* NULL removes the hook; without input nothing changes. */
 int hook_safety_check_abort(struct ctl_call *call) {
     if (call->oldp != NULL || call->oldlenp != NULL) {
         return EPERM;

@@ -11,7 +11,7 @@
 #include "control/ctl.h"
 #include "control/snapshot.h"
 
-/* Programs that look at the version want to know which interface they meet. */
+/* Programs read the version to learn which interface they have. */
 static const char version_text[] = "5.3.1-0-gtally-" TALLY_VERSION;
 
 int root_version(struct ctl_call *call) {
@@ -19,7 +19,7 @@ int root_version(struct ctl_call *call) {
     return 0;
 }
 
-/* Unlike all others it gives the value that is there afterwards; a wrong length renews nothing. */
+/* Unlike all other names it returns the new value; a wrong length renews nothing. */
 int root_epoch(struct ctl_call *call) {
     uint64_t ignored, epoch = snapshot_epoch();
     int error = ctl_take_new(call, &ignored, sizeof(ignored));
@@ -47,7 +47,7 @@ int root_background_thread(struct ctl_call *call) {
     return control_services.background_set(call->value.boolean) ? 0 : EFAULT;
 }
 
-/* 0 until it was set. */
+/* 0 until the program sets it. */
 static _Atomic size_t max_background_threads;
 
 int root_max_background_threads(struct ctl_call *call) {

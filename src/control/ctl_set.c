@@ -2,8 +2,8 @@
  *
  * ctl_set.c - a name of mallctl, set by text from outside.
  *
- * Three questions: is there such a name, may it be set from outside (the rows of ctl.def say it), and is
- * the text a value of its type.  The rest is mallctl's.
+ * Three questions are answered here: does the name exist, may it be set from outside (the rows of
+ * ctl.def say so), and is the text a value of its type?  mallctl does the rest.
  */
 #include "control/ctl_set.h"
 
@@ -16,7 +16,7 @@
 #include "heap/heap.h"
 
 static const char every_arena[] = "arena.4096.";
-static const char run_word[] = "run"; /* the value of a name that does something */
+static const char run_word[] = "run"; /* the value for a name that runs something */
 
 /* ---------------------------------------------------------------- what may be set */
 
@@ -91,7 +91,7 @@ static const char *parse_bool(const char *text, bool *value) {
     return *value || strcmp(text, "false") == 0 ? NULL : "the value is true or false";
 }
 
-/* NULL, or what the value should be. */
+/* NULL, or a sentence about what the value should be. */
 static const char *parse_value(enum value_type type, const char *text, union value *value) {
     uint64_t number = 0;
     bool is_short = type == VALUE_UNSIGNED || type == VALUE_UINT32;
@@ -136,7 +136,8 @@ static void tell(enum value_type type, const union value *value, char text[CTL_S
 
 /* ---------------------------------------------------------------- setting */
 
-/* Where a name is only written, mallctl refuses to be asked for the old value; a text would need room. */
+/* mallctl does not give the old value of a name that can only be written; a text would need
+ * room. */
 static bool tells_old(const struct ctl_row *row) {
     return (row->access == CTL_BOTH || row->access == CTL_OWN_BOTH) && row->type != VALUE_TEXT;
 }
@@ -149,7 +150,7 @@ static int set_one(const struct ctl_row *row, const char *name, union value *val
                        size);
 }
 
-/* mallctl sets most of what arenas have one by one. */
+/* mallctl sets most settings of arenas one arena at a time. */
 static int set_everywhere(const struct ctl_row *row, const char *name, union value *value,
                           union value *old) {
     int error = 0;

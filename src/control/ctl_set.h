@@ -2,10 +2,10 @@
  *
  * ctl_set.h - names of mallctl that another process sets, by text.
  *
- * Which these are is derived from the rows of ctl.def: all that can be written, but for what is refused
- * there with a reason, and for values that are addresses.
+ * The rows of ctl.def say which names these are: all that can be written, except those refused
+ * there with a reason and those whose values are addresses.
  *
- * Threads     One at a time.
+ * Threads     Call from one thread at a time.
  */
 #pragma once
 
@@ -19,8 +19,8 @@ struct ctl_row;
 const char *ctl_set_refusal_of(const struct ctl_row *row);
 
 /*
- * Sets a name that is not refused, and leaves what it was in `old`, empty where that is not told.  In
- * "arena.4096." all arenas are meant, and the old value is that of the first.  NULL, or a sentence about a
- * text that cannot be the value; `*error` is what mallctl says.
+ * Sets a name that is not refused, and leaves the old value in `old`, empty where it is not known.
+ * "arena.4096." means all arenas; the old value is then that of the first.  Returns NULL, or a
+ * sentence saying why the text cannot be the value; `*error` is the result of mallctl.
  */
 const char *ctl_set(const char *name, const char *text, char old[CTL_SET_OLD_BYTES], int *error);

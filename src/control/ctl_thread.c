@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * ctl_thread.c - thread.* and tcache.*: what a program can do with caches, its own and numbered ones.
+ * ctl_thread.c - thread.* and tcache.*: the cache of the calling thread, and explicit caches.
  */
 #include <errno.h>
 #include <string.h>
@@ -111,14 +111,15 @@ enum { LONGEST_LIST = 1000, MOST_CACHED = 8191 };
 static void apply_range(const struct opt_range *range) {
     unsigned number = (unsigned)min_size(range->value, MOST_CACHED);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        /* A class belongs to the range when a size of the range is rounded to it. */
+        /* A class belongs to the range if a size of the range is rounded to it. */
         if (size_classes[c].size >= range->from && size_classes[c - 1].size < range->to) {
             thread_set_class_max(c, number);
         }
     }
 }
 
-/* Calls `use`, if there is one, for each range up to the first mistake.  False when there is one. */
+/* Calls `use`, unless NULL, for each range before the first mistake.  False if there is a
+ * mistake. */
 static bool read_list(const char *list, void (*use)(const struct opt_range *range)) {
     const char *end = list + strlen(list);
     struct opt_range range;

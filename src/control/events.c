@@ -2,7 +2,7 @@
  *
  * events.c - samples one by one, as jemalloc's JSON.
  *
- * The profiler keeps them and dump.h writes them; this file hands them over one at a time.
+ * The profiler keeps the samples and dump.h writes them; this file hands them over one at a time.
  *
  * Threads     The lock guards the name of the log's file.
  */
@@ -22,12 +22,12 @@ static struct {
     bool has_path; /* guarded by lock, as is path_of_log */
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
-/* Apart from g, whose initial values would make it a part of the file. */
+/* Not in g, whose initial values would put it into the library's file. */
 static char path_of_log[PATH_BYTES];
 
 static void enter(void) {
     if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
-        g.has_path = false; /* It may be half of one. */
+        g.has_path = false; /* The path may be half written. */
     }
 }
 

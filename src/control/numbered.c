@@ -2,9 +2,9 @@
  *
  * numbered.c - profiles in numbered files, as gperftools' heap profiler writes them.
  *
- * gperftools overwrites what it finds, and removes files of earlier runs at its start.  Here a file
- * that exists is somebody's, so its number is skipped.  The numbers go on when profiling is stopped
- * and started again.
+ * gperftools overwrites what it finds, and removes files of earlier runs at its start.  Here an
+ * existing file belongs to somebody, so its number is skipped.  Numbers continue when profiling is
+ * stopped and started again.
  *
  * Threads     The lock guards the prefix alone; it is not held while a file is written.
  */
@@ -26,16 +26,16 @@ enum { SUFFIX_BYTES = 24, MOST_TRIES = 10000 };
 static struct {
     _Atomic bool is_running;
     _Atomic uint32_t number;
-    _Atomic bool is_child; /* of a fork, so that the prefix is its parent's */
+    _Atomic bool is_child; /* of a fork: the prefix is the parent's */
     struct lock lock;
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
-/* Guarded by the lock; apart from g, whose initial values would make it a part of the file. */
+/* Guarded by the lock.  Not in g, whose initial values would put it into the library's file. */
 static char prefix[sizeof(opt.prof_prefix)];
 
 static void enter(void) {
     if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
-        prefix[0] = '\0'; /* It may be half of one. */
+        prefix[0] = '\0'; /* The prefix may be half written. */
     }
 }
 
@@ -80,7 +80,7 @@ void numbered_forked(void) {
     g.is_child = true;
 }
 
-/* What all names begin with; its length, 0 when there are none. */
+/* The beginning of all names; returns its length, 0 when there are no names. */
 static size_t put_prefix(char *path) {
     enter();
     size_t length = strlen(prefix);

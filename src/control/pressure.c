@@ -2,12 +2,12 @@
  *
  * pressure.c - how near the process is to the memory it may use.
  *
- *      cgroup version 2   /proc/self/cgroup says 0::/a/b      memory.current   memory.max
- *      version 1          4:memory:/a/b                       memory.usage_in_bytes   .limit_in_bytes
+ *      cgroup version 2   /proc/self/cgroup says 0::/a/b   memory.current   memory.max
+ *      version 1          4:memory:/a/b                    memory.usage_in_bytes   .limit_in_bytes
  *
- * Every group on the way from the process to the root may have a limit.  In a container the path may
- * be one of the host's, of which only the last part, or nothing, is there; files that do not open are
- * passed over, and the walk ends at the root of what is mounted, which is the container's own.
+ * Every group between the process and the root may have a limit.  In a container the path may be
+ * the host's, of which only the last part, or nothing, exists.  Files that do not open are skipped,
+ * and the walk ends at the root of what is mounted, which is the container's own group.
  */
 #include "control/pressure.h"
 
@@ -23,7 +23,7 @@ struct version {
     const char *root;
     const char *used;
     const char *limit;
-    const char *cache; /* line of memory.stat that tells what can be dropped */
+    const char *cache; /* line of memory.stat with what the kernel can drop */
 };
 static const struct version version2 = {"/sys/fs/cgroup", "memory.current", "memory.max",
                                         "inactive_file "};
@@ -36,7 +36,7 @@ static bool parse(const char *text, uint64_t *number) {
     return length > 0 && fmt_parse_number(text, length, number);
 }
 
-/* The number behind the line that begins with a word, blanks between them. */
+/* The number that follows a word and blanks at the beginning of a line. */
 static bool parse_after(const char *text, const char *word, uint64_t *number) {
     size_t length = strlen(word);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -55,7 +55,7 @@ static bool is_reached(uint64_t used, uint64_t limit, uint64_t share) {
 
 /* ---------------------------------------------------------------- the machine */
 
-/* The second number of the file is pages with memory behind them. */
+/* The second number of the file is the number of resident pages. */
 size_t pressure_resident_bytes(void) {
     char text[128];
     uint64_t pages;
@@ -101,7 +101,7 @@ static bool group_is_short(const char *folder, const struct version *version, ui
         !read_number(folder, version->used, &used) || !is_reached(used, limit, share)) {
         return false;
     }
-    /* The dearest file is read only where it can change the answer. */
+    /* The most expensive file is read only where it can change the answer. */
     uint64_t cache = droppable(folder, version);
     return is_reached(used > cache ? used - cache : 0, limit, share);
 }

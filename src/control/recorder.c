@@ -6,23 +6,25 @@
  *      snapshots   100, 200, 400 ms, then each     at the end, too, and when a trigger asks
  *                  run_every_ms
  *
- * After each 256 of a kind its interval doubles, so a week is some thousand.  A snapshot that took long
- * makes the next one wait a hundred times as long; one that is large, compared to the room that is left,
- * doubles the interval.  So the recorder takes about a hundredth of one CPU at most, and the file never
- * grows beyond 64 MiB, of which the end is kept for the last snapshot.
+ * After each 256 of a kind its interval doubles, so a week gives a few thousand.  After a snapshot
+ * the recorder waits at least a hundred times as long as it took; a snapshot that is large,
+ * compared to the room that is left, doubles the interval.  So the recorder takes at most about 1 %
+ * of one CPU, and the file never grows beyond 64 MiB, the end of which is reserved for the last
+ * snapshot.
  *
- * Who looks at the clock is the background thread, which this asks for (triggers.c); where there can be
- * none, slow calls.  Between two slow calls nothing is sampled, so what is not recorded then is the last
- * moments before the program fell idle.  A process that ends by _exit, exec or a signal leaves what
- * was written until then.
+ * The background thread, which the recorder asks for (triggers.c), looks at the clock; where there
+ * can be none, slow calls do.  Nothing is sampled between two slow calls, so all that is missed
+ * then is the last moments before the program fell idle.  A process that ends by _exit, exec or a
+ * signal leaves what was written until then.
  *
- * `tally run` says in TALLY_ROOT which process it has started.  All others that find the variable are
- * descendants and record themselves only if run_children has their name; so do forked children, each
- * in a file of its own, which begins when the child has lived for a moment or ends by itself: most call
- * exec at once.  The others are quiet in every way: their options are those of somebody else.
+ * `tally run` says in TALLY_ROOT which process it has started.  All other processes that find the
+ * variable are descendants, and record themselves only if run_children matches their name.  So do
+ * forked children, each in a file of its own, which begins when the child has lived for a moment or
+ * ends by itself: most call exec at once.  The others do nothing at all: the options are meant for
+ * another process.
  *
- * Threads     Who holds `is_busy` writes; all else belongs to that one.  A child that shares our memory
- *             (vfork) has another process id, and touches nothing.
+ * Threads     The thread that holds `is_busy` writes, and owns everything else.  A child that
+ *             shares its parent's memory (vfork) has another process id, and touches nothing.
  */
 #include "control/recorder.h"
 
@@ -50,42 +52,42 @@ enum {
     FIRST_SNAP_MS = 100,
     POINTS_WRITTEN_MS = 1000,
     DOUBLED_AFTER = 256,
-    COST_SHARE = 100,  /* a snapshot may take this part of the time until the next */
-    ROOM_SHARE = 64,   /* and this part of the room that is left */
+    COST_SHARE = 100,  /* a snapshot may take 1/this of the time until the next */
+    ROOM_SHARE = 64,   /* and 1/this of the room that is left */
     POINTS_MOST = 64,  /* collected */
-    TAKEN_MOST = 1000, /* names that are tried */
-    INTERVAL_MS_MOST =
-        1 << 30,     /* a snapshot that finds no room doubles it, as often as there are triggers */
-    BUSY_MS = 10,    /* until one looks again who finds somebody else at it */
-    END_WAITS = 500, /* so often at the end */
+    TAKEN_MOST = 1000, /* file names to try */
+    /* A snapshot that finds no room doubles the interval, and triggers may ask for any number. */
+    INTERVAL_MS_MOST = 1 << 30,
+    BUSY_MS = 10,           /* before looking again when another thread is at it */
+    END_WAITS = 500,        /* number of such waits at exit */
     TEXT_BYTES = 8192,      /* of the first frame */
-    LAST_RESERVE = 1 << 20, /* for the last snapshot, at least */
+    LAST_RESERVE = 1 << 20, /* reserved for the last snapshot */
 };
 static const uint64_t FILE_BYTES_MOST = 64 << 20;
 
-/* Something that comes at intervals that grow. */
+/* Something that is done at growing intervals. */
 struct pace {
     uint64_t next_ms, interval_ms, count;
 };
 
 static struct {
     _Atomic bool is_on;
-    _Atomic bool is_quiet; /* a descendant that nobody asked for */
+    _Atomic bool is_quiet; /* a descendant that is not to record itself */
     _Atomic uint32_t is_busy;
-    _Atomic bool is_wished;   /* somebody wanted a snapshot who found another at it */
-    _Atomic uint64_t next_ms; /* the first of what is due */
-    /* What follows belongs to is_busy. */
+    _Atomic bool is_wished;   /* a snapshot is wanted, but another thread was busy */
+    _Atomic uint64_t next_ms; /* when the next thing is due */
+    /* What follows belongs to the holder of is_busy. */
     bool is_begun, has_armed, is_above;
-    bool is_root;               /* this is the process that was started, or nobody said which */
-    _Atomic bool has_cpu;       /* this has started to record the processor's time */
-    bool must_start_cpu;        /* in a child, once it has a file */
-    _Atomic bool may_start_cpu; /* it has */
+    bool is_root;               /* the process that was started, or TALLY_ROOT is not set */
+    _Atomic bool has_cpu;       /* the recorder has started the CPU profiler */
+    bool must_start_cpu;        /* in a child, once the child has a file */
+    _Atomic bool may_start_cpu; /* now it has */
     uint64_t last_snap_bytes, written_ms;
     struct pace snaps, points;
     unsigned point_count;
 } g;
 
-/* Apart from g, since few processes touch them. */
+/* Not in g, since few processes touch them. */
 static struct container container;
 static struct container_point points[POINTS_MOST];
 
@@ -103,8 +105,8 @@ bool recorder_is_meant(void) {
 
 /* ---------------------------------------------------------------- which processes */
 
-/* The time of this process's start, as the kernel counts: the 22nd word of its line, which are counted from
- * behind the name, that may have blanks. */
+/* When this process started, in the kernel's units: the 22nd word of its line.  Words are counted
+ * from the end of the name, since that may contain blanks. */
 static uint64_t start_time(void) {
     char text[1024];
     uint64_t time = 0;
@@ -130,7 +132,7 @@ static bool is_root(void) {
     return strcmp(root, own) == 0;
 }
 
-/* The last part of the program's path; its length. */
+/* The last part of the program's path; returns its length. */
 static size_t program_name(char *name, size_t capacity) {
     char path[1024];
     int length = os_read_link("/proc/self/exe", path, sizeof(path) - 1);
@@ -143,7 +145,8 @@ static size_t program_name(char *name, size_t capacity) {
     return fmt_text(name, capacity, "%s", slash != NULL ? slash + 1 : path);
 }
 
-/* Does the text match a pattern with * and ?  After a mismatch the last star takes one character more. */
+/* Does the text match a pattern with * and ?  After a mismatch the last star takes one character
+ * more. */
 static bool matches(const char *pattern, const char *text) {
     const char *star = NULL, *resume = NULL;
     while (*text != '\0') {
@@ -172,8 +175,8 @@ static bool is_wanted_child(void) {
 /* ---------------------------------------------------------------- names */
 
 /*
- * The path of the option with %p as the process id, then what makes it another one: the process id for
- * one that must not have the name of the first, and a number.  That comes before the ending .tally.
+ * The path of the option, with %p replaced by the process id, made unique before the ending .tally:
+ * by the process id, for a process other than the first, and by a number.
  */
 static size_t put_name(char *path, bool with_process, unsigned number) {
     char process[24] = "", suffix[48] = "";
@@ -199,7 +202,7 @@ static size_t put_name(char *path, bool with_process, unsigned number) {
                          with_process ? process : "", suffix, has_ending ? ".tally" : "");
 }
 
-/* A name that does not depend on where the program goes from here. */
+/* Makes a name independent of later changes of the working directory. */
 static bool make_absolute(char path[OUT_FILE_NAME_BYTES], char scratch[OUT_FILE_NAME_BYTES]) {
     if (path[0] == '/') {
         return true;
@@ -217,7 +220,7 @@ static bool make_absolute(char path[OUT_FILE_NAME_BYTES], char scratch[OUT_FILE_
 
 /* ---------------------------------------------------------------- the first frame and the last */
 
-/* One line of the first frame; what would end it early becomes a blank. */
+/* Adds one line to the first frame; a character that would end it early becomes a blank. */
 static size_t put_line(char *text, size_t at, const char *key, const char *value) {
     size_t start = at + fmt_text(text + at, TEXT_BYTES - at, "%s=", key);
     at = start + fmt_text(text + start, TEXT_BYTES - start, "%s", value);
@@ -233,7 +236,7 @@ static size_t put_number(char *text, size_t at, const char *key, uint64_t number
     return put_line(text, at, key, value);
 }
 
-/* What /proc has: words with an end each.  They come last: there may be more than there is room for. */
+/* /proc has words that each end with a NUL.  They come last, since they may exceed the room. */
 static size_t put_arguments(char *text, size_t at, char *scratch) {
     int length = os_read_file("/proc/self/cmdline", scratch, TEXT_BYTES / 2);
     for (int i = 0; i < length;) {
@@ -259,7 +262,7 @@ static size_t describe_run(char *text, char *scratch) {
     return put_arguments(text, at, scratch);
 }
 
-/* The room for it is the kernel's, for the time of the call. */
+/* Memory straight from the kernel, for the duration of the call. */
 struct room {
     char path[OUT_FILE_NAME_BYTES], scratch[OUT_FILE_NAME_BYTES];
     char text[TEXT_BYTES], words[TEXT_BYTES];
@@ -277,7 +280,7 @@ static int begin_in(struct room *room) {
     return error;
 }
 
-/* Where the file cannot take more, that is said once. */
+/* The file can take no more; says so once. */
 static void stop(const char *path, int error) {
     if (!atomic_exchange(&g.is_on, false)) {
         return; /* It was said. */
@@ -302,7 +305,7 @@ static bool begin(void) {
 
 /* ---------------------------------------------------------------- what is written */
 
-/* What passes: no memory, a snapshot that is too large, a program that has all its descriptors in use. */
+/* Errors that may pass: no memory, a snapshot too large, all descriptors of the program in use. */
 static bool may_pass(int error) {
     return error == -ENOMEM || error == -EMSGSIZE || error == -EMFILE || error == -ENFILE;
 }
@@ -338,14 +341,14 @@ static void write_points(uint64_t now) {
     g.written_ms = now;
 }
 
-/* How large a snapshot may be: the last one may take what is left. */
+/* The largest snapshot allowed now: the last one may take all that is left. */
 static uint64_t room_for_snap(bool is_last) {
     uint64_t kept = is_last ? 0 : max_size(2 * g.last_snap_bytes, LAST_RESERVE);
     uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
     return left > kept ? left - kept : 0;
 }
 
-/* The next one comes later when this one was dear. */
+/* The next snapshot comes later if this one was expensive. */
 static void slow_down(uint64_t took_ms, uint64_t bytes) {
     struct pace *pace = &g.snaps;
     uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
@@ -365,7 +368,7 @@ static int write_heap(struct out_sink sink) {
     return dump_to_sink(sink, DUMP_SNAPSHOT, DUMP_NOW);
 }
 
-/* The processor's time until now, in front of the snapshot of the same moment. */
+/* Writes the processor's time until now, before the snapshot of the same moment. */
 static void snap_cpu(bool is_last) {
     if (g.has_cpu && os_may_tell_user()) {
         (void)is_written(
@@ -377,7 +380,7 @@ static void snap(bool is_last) {
     uint64_t before = container.bytes;
     uint64_t start = os_now_ns();
     snap_cpu(is_last);
-    /* A program that has got other rights, or hides its memory, is asked each time. */
+    /* Asked each time: the program may have changed its rights, or hidden its memory, meanwhile. */
     int error = -EPERM;
     if (os_may_tell_user()) {
         error = container_profile(&container, FRAME_SNAP, room_for_snap(is_last), write_heap);
@@ -407,7 +410,7 @@ void recorder_start_cpu_in_child(void) {
     }
 }
 
-/* What is still on its way is counted. */
+/* Counts samples that are still on their way. */
 static void end_cpu(void) {
     if (g.has_cpu) {
         (void)cpu_stop();
@@ -420,7 +423,7 @@ static bool is_due(const struct pace *pace, uint64_t now) {
     return now >= pace->next_ms;
 }
 
-/* One snapshot each time the limit is reached; it has to be left by 1/16 before the next. */
+/* One snapshot each time the limit is reached; memory has to fall 1/16 below it before the next. */
 static bool crosses_limit(uint64_t rss) {
     uint64_t limit = opt.run_rss;
     bool was_above = g.is_above;
@@ -445,8 +448,8 @@ static void point(uint64_t now) {
     }
 }
 
-/* Is this a child that did not notice yet that it is one, or one that shares our memory?  It neither writes
- * nor waits for a thread of its parent's. */
+/* Is this a child that has not yet noticed the fork, or one that shares its parent's memory?  Such
+ * a child neither writes nor waits for a thread of its parent. */
 static bool is_others(void) {
     return g.is_begun && container.process != os_process_id();
 }
@@ -455,7 +458,7 @@ static void look(uint64_t now) {
     if (is_others() || (!g.is_begun && !begin())) {
         return;
     }
-    if (g.must_start_cpu) { /* This may be the end of a free, where no thread can be made. */
+    if (g.must_start_cpu) { /* Later: at the end of a free no thread can be made. */
         g.must_start_cpu = false;
         g.may_start_cpu = true;
         attention_raise(ATTENTION_CPU);
@@ -500,7 +503,7 @@ uint64_t recorder_tick(void) {
     return next > now ? next - now : 1;
 }
 
-/* Who finds somebody else at it leaves the wish with the clock. */
+/* If another thread is busy, the wish is left to the next look at the clock. */
 void recorder_snap(const char *why) {
     if (!g.is_on) {
         return;
@@ -519,7 +522,7 @@ void recorder_snap(const char *why) {
     end_turn();
 }
 
-/* Somebody else may be in the middle of a snapshot; after some seconds it is left at that. */
+/* Another thread may be in the middle of a snapshot; gives up after some seconds. */
 static bool wait_for_turn(void) {
     for (int i = 0; i < END_WAITS; i++) {
         if (take_turn()) {
@@ -585,7 +588,7 @@ bool recorder_init(void) {
 static void write_end(void) {
     char text[240];
     struct prof_totals totals;
-    take_point(); /* There is room: points are written when there is none. */
+    take_point(); /* There is room for it: a full array is written at once. */
     write_points(os_now_ms());
     end_cpu();
     snap(true);
@@ -624,7 +627,7 @@ void recorder_forked(void) {
     }
     g.is_root = false;
     g.may_start_cpu = false;
-    g.has_cpu = false; /* Where a parent's time was recorded, its child's is not. */
+    g.has_cpu = false; /* The parent's processor time was recorded; the child's is not yet. */
     g.is_quiet = !is_wanted_child();
     if (!g.is_quiet) {
         start();

@@ -2,7 +2,8 @@
  *
  * recorder.h - the run of this process in one file, over time: opt.run_file.
  *
- * Threads     All functions are called inside (api/life.h), with no lock held, unless they say otherwise.
+ * Threads     All functions are called inside (api/life.h), with no lock held, unless said
+ *             otherwise.
  */
 #pragma once
 
@@ -11,14 +12,15 @@
 /* Is the processor's time recorded in the file? */
 bool recorder_has_cpu(void);
 
-/* Writes what is due.  Milliseconds until the next look; UINT64_MAX when there is nothing to wait for. */
+/* Writes what is due.  Returns the milliseconds until the next look, UINT64_MAX if there is nothing
+ * to wait for. */
 uint64_t recorder_tick(void);
 
 /* A snapshot out of turn, with a note that says why. */
 void recorder_snap(const char *why);
 
-/* A note alone; false where nothing is recorded, or it cannot be written. */
+/* A note without a snapshot; false if nothing is recorded, or the note cannot be written. */
 bool recorder_note(const char *text);
 
-/* In the child of a fork: the file is its parent's. */
+/* In the child of a fork: the file is the parent's. */
 void recorder_forked(void);

@@ -6,12 +6,13 @@
  *                                  '----merge--> sum --copy, locked--> all arenas together
  *
  * Counting may take long in a large heap, so it happens without a lock in a buffer of the caller's
- * own.  Of two refreshes at once the one that began later wins, arena by arena.  Memory comes from
- * meta.c: some 20 KiB per arena, once, and two such pieces for each refresh that runs beside others.
+ * own.  Of two concurrent refreshes the one that began later wins, arena by arena.  Memory comes
+ * from meta.c: about 20 KiB per arena, once, and two such pieces for each concurrent refresh.
  *
- * Threads     One lock; it is held for a copy of 20 KiB at most.  Its holder may vanish in a fork:
- *             lists and pointers change in one store each, and a copy that was cut is only figures
- *             of two times, which the next refresh puts right.  So there is nothing to repair.
+ * Threads     One lock; it is held for a copy of 20 KiB at most.  Its holder may vanish in a fork,
+ *             but there is nothing to repair: lists and pointers change in one store each, and an
+ *             interrupted copy only mixes figures of two moments, which the next refresh puts
+ *             right.
  */
 #include "control/snapshot.h"
 
@@ -21,7 +22,7 @@
 #include "base/lock.h"
 #include "heap/counts.h"
 
-/* Where counting happens. */
+/* The buffer in which a refresh counts. */
 struct staging {
     struct staging *next;
     struct arena_counts one;
@@ -102,7 +103,7 @@ static void give_back_staging(struct staging *staging) {
     leave();
 }
 
-/* Gets the memory of a slot; false when there is none. */
+/* Allocates a slot's memory; false if there is none. */
 static bool make_room(unsigned index) {
     struct slot *slot = &slots[index];
     if (slot->counts != NULL) {
@@ -111,13 +112,13 @@ static bool make_room(unsigned index) {
     struct arena_counts *fresh = meta_alloc(sizeof(*fresh), CACHE_LINE);
     struct arena_counts *none = NULL;
     if (fresh != NULL) {
-        /* Where another refresh was quicker, ours is lost. */
+        /* If another refresh was quicker, this memory is lost. */
         atomic_compare_exchange_strong(&slot->counts, &none, fresh);
     }
     return fresh != NULL;
 }
 
-/* Puts what was counted where readers find it.  False without memory. */
+/* Copies what was counted to where readers find it.  False without memory. */
 static bool publish(unsigned index, const struct arena_counts *counts, bool is_there,
                     uint64_t ticket) {
     struct slot *slot = &slots[index];
@@ -136,7 +137,7 @@ static bool publish(unsigned index, const struct arena_counts *counts, bool is_t
     return true;
 }
 
-/* All memory comes before the first figure, or metadata would grow while it is counted. */
+/* All memory is allocated before anything is counted, or metadata would grow meanwhile. */
 static bool make_all_room(unsigned arenas) {
     bool done = make_room(SLOT_ALL);
     for (unsigned a = 0; done && a < arenas; a++) {
@@ -189,7 +190,7 @@ static void refresh_totals(unsigned arenas, uint64_t ticket) {
     leave();
 }
 
-/* Where `epoch_before` is given and no longer true, somebody else has made the epoch. */
+/* If `epoch_before` is given and out of date, another thread has made the epoch already. */
 static bool refresh(uint64_t *epoch_before) {
     uint64_t ticket;
     struct staging *staging = take_staging(&ticket);

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * socket.c - answers requests of the user on a Unix socket, if it was told to.
+ * socket.c - answers the user's requests on a Unix socket, if the program or an option opens it.
  *
  *      directory 0700  -->  PID.sock 0600  -->  up to 4 clients  -->  verbs.c
  *         S-03                 S-04              S-04, S-07, S-08       S-05, S-06
  *
- * Whoever may connect could as well debug the process, so nothing is given that the kernel would not give;
- * but what comes in is believed as little as if it came from anybody.  The numbers are those of the
- * requirements in docs/manual/control.md.
+ * Whoever may connect could as well debug the process, so the socket gives nothing that the kernel
+ * would not give; but what comes in is not trusted.  The numbers are those of the requirements in
+ * docs/manual/control.md.
  *
- * Descriptors are the program's, too: it may close them, all at once even, or put another file in the place
- * of one.  So each is looked at before it is used, and a socket that is no longer ours is the end of the
- * service.  In the child of a fork there is none: it never had one of its own, and its end is not ours.
+ * Descriptors belong to the program, too: it may close them, even all at once, or put another file
+ * in the place of one.  So each is checked before it is used, and the service ends when the socket
+ * is no longer the same file.  The child of a fork has no socket: that of its parent is not the
+ * child's to close.
  *
- * Threads     socket_serve runs in one thread, which owns the clients; the others may come from anywhere.
+ * Threads     socket_serve runs in one thread, which owns the clients; the other functions may be
+ *             called from any.
  */
 #include <errno.h>
 #include <string.h>
@@ -36,11 +38,11 @@ enum {
     SECOND_MS = 1000,
     SAID_MS = 60000,
     MOST_ERRORS = 3,
-    OVERFLOW_USER = 65534, /* what users of other namespaces are shown as */
+    OVERFLOW_USER = 65534, /* the user id shown for users of other namespaces */
 };
 _Static_assert(WIRE_CLIENTS + 1 <= OS_MOST_WAITED, "they are waited for together");
 
-/* A descriptor, and how it is known to be ours still. */
+/* A descriptor, and the file behind it, to see whether it is still the same. */
 struct held {
     int fd; /* -1: none */
     uint64_t device, inode;
@@ -48,7 +50,7 @@ struct held {
 
 struct client {
     struct held held;
-    uint32_t pid, user; /* the first for the log only: it is 0 across namespaces */
+    uint32_t pid, user; /* pid is for the log only: it is 0 across namespaces */
     unsigned errors;
     uint64_t seen_ms;
 };
@@ -65,11 +67,12 @@ static struct {
     char directory[STATS_PAGE_PATH_BYTES - NAME_BYTES];
     char name[NAME_BYTES];
     struct client clients[WIRE_CLIENTS];
-    uint64_t second_ms; /* the second that runs */
-    unsigned requests;  /* in it */
+    uint64_t second_ms; /* the current second */
+    unsigned requests;  /* in that second */
 } g;
 
-/* What a request is read into and answered from: too much for the thread's stack.  Only its thread. */
+/* Buffers for a request and its answer, too large for the thread's stack.  Used by that thread
+ * alone. */
 static struct {
     char bytes[WIRE_MOST_BYTES +
                1]; /* one more, so that a message that is too long is seen to be cut */
@@ -77,7 +80,7 @@ static struct {
     struct wire_writer reply;
 } work;
 
-/* The line that was written last, if it was of somebody who looks.  Only the thread's. */
+/* The last line in the log, if it was about a client that only looks.  Used by the thread alone. */
 static struct {
     uint32_t pid, user;
     char verb[12]; /* empty: there is none */
@@ -107,7 +110,7 @@ static void let_go(struct held *held) {
 
 /* ---------------------------------------------------------------- opening */
 
-/* Makes `<directory>/<name>`; -EADDRINUSE when there is one that is alive. */
+/* Makes `<directory>/<name>`; -EADDRINUSE if a live socket has that name. */
 static int listen_as(int directory, const char *name) {
     int fd = os_listen(directory, name, &g.device, &g.inode);
     if (fd == -EADDRINUSE && os_is_stale(directory, name)) {
@@ -117,8 +120,8 @@ static int listen_as(int directory, const char *name) {
     return fd;
 }
 
-/* By the process id as we see it.  Where that name is taken, by a process of another namespace perhaps, we
- * take one that nobody guesses. */
+/* The name is the process id as this process sees it.  If that name is taken, perhaps by a process
+ * of another namespace, a name is chosen that nobody can guess. */
 static int listen_in(int directory) {
     fmt_text(g.name, sizeof(g.name), "%u.sock", os_process_id());
     int fd = listen_as(directory, g.name);
@@ -140,7 +143,7 @@ static int try_directory(void) {
     return fd;
 }
 
-/* The candidates in their order; false when there are no more, or this one cannot be. */
+/* The candidates in order; false if there is no such candidate, or it cannot be used. */
 static bool choose_directory(unsigned candidate) {
     const char *runtime = os_environment("XDG_RUNTIME_DIR");
     size_t capacity = sizeof(g.directory);
@@ -163,7 +166,7 @@ static bool choose_directory(unsigned candidate) {
     return length > 0 && length < capacity - 1;
 }
 
-/* Who has named a directory wants no other. */
+/* If the user has named a directory, no other is tried. */
 static int open_somewhere(void) {
     enum { CANDIDATES = 4 };
     int fd = -ENOENT;
@@ -218,8 +221,8 @@ bool socket_is_open(void) {
 
 /* ---------------------------------------------------------------- ending */
 
-/* The thread may wait for a listening socket whose descriptor the program has closed: then only somebody who
- * connects wakes it. */
+/* The thread may be waiting on a listening socket whose descriptor the program has closed: then
+ * only a connection wakes it. */
 static void remove_name(bool wakes) {
     int directory = os_open_private(g.directory);
     if (directory >= 0) {
@@ -238,14 +241,15 @@ static void close_all(void) {
     let_go(&g.listening);
 }
 
-/* A child that did not notice yet that it is one, or that shares our memory, ends only itself. */
+/* A child that has not yet noticed the fork, or shares its parent's memory, must not end its
+ * parent's service. */
 void socket_stop(void) {
     if (g.state == OPEN && g.process == os_process_id()) {
         bool is_open = is_ours(&g.listening);
         g.must_stop = true;
         remove_name(!is_open);
         if (is_open) {
-            os_shut(g.listening.fd); /* The thread wakes and closes it. */
+            os_shut(g.listening.fd); /* The thread wakes and closes the socket. */
         }
     }
 }
@@ -260,7 +264,7 @@ void socket_forked(void) {
 
 /* ---------------------------------------------------------------- requests */
 
-/* At most so many in each second, whoever asks. */
+/* Limits the number of requests in each second, whoever asks. */
 static bool is_too_often(void) {
     uint64_t now_ms = os_now_ms();
     if (now_ms - g.second_ms >= SECOND_MS) {
@@ -284,8 +288,8 @@ static void log_more(void) {
     }
 }
 
-/* Who looks again and again, as `tally top` does, is told once a minute, with how often that was.  What
- * changes something, or is refused, is told each time. */
+/* A client that looks again and again, as `tally top` does, is logged once a minute, with the
+ * number of requests.  What changes something, or is refused, is logged each time. */
 static void log_request(const struct client *client, const char *verb, unsigned code) {
     uint64_t now_ms = os_now_ms();
     bool only_looks = code == 0 && !verbs_changes(verb);
@@ -302,7 +306,7 @@ static void log_request(const struct client *client, const char *verb, unsigned 
     log_note("control: pid %u uid %u: %s: %s", client->pid, client->user, verb, name_code(code));
 }
 
-/* Answers what is in `work`; the code of the reply. */
+/* Answers the request in `work`; returns the code of the reply. */
 static unsigned answer(struct client *client, ssize_t length, int output) {
     const char *verb = "no message";
     unsigned code = WIRE_SYNTAX;
@@ -328,7 +332,8 @@ static void drop(struct client *client) {
     let_go(&client->held);
 }
 
-/* Reads one message and answers it; the client goes at its end, or when it has made too many mistakes. */
+/* Reads one message and answers it.  The client is dropped at its end, or after too many
+ * mistakes. */
 static void serve_client(struct client *client) {
     int output = -1;
     ssize_t length = is_ours(&client->held)
@@ -369,7 +374,7 @@ static struct client *find_place(void) {
     return NULL;
 }
 
-/* A refusal is said, if that is possible without waiting. */
+/* Sends the refusal, if that is possible without waiting. */
 static void turn_away(int fd, const struct client *client, enum wire_code code, const char *text) {
     size_t length = wire_error(&work.reply, code, text);
     log_request(client, "connect", code);
@@ -393,9 +398,10 @@ static void welcome(int fd) {
 }
 
 /*
- * What becomes of an error of waiting or accepting: 0 to go on, or itself for one that no later call would
- * not have, such as that of a filter of system calls.  Whoever tried again at once would do nothing else
- * any more; so one that lasts for a while, of memory or of a limit for descriptors, is waited for.
+ * Judges an error of waiting or accepting: 0 to go on, or the error itself if every later call
+ * would have it too, such as that of a filter of system calls.  An error that lasts for a while, of
+ * memory or of a limit for descriptors, is waited out: trying again at once would keep the thread
+ * busy with nothing else.
  */
 static int judge(int error) {
     static _Atomic uint32_t never;
@@ -405,7 +411,7 @@ static int judge(int error) {
     case -EINTR:
     case -ECONNABORTED:
         return 0;
-    case -EINVAL: /* The limit is below the number of what is waited for. */
+    case -EINVAL: /* The limit is below the number of descriptors waited for. */
     case -EMFILE:
     case -ENFILE:
     case -ENOMEM:
@@ -454,7 +460,7 @@ static int serve_once(void) {
             drop(client);
         }
     }
-    if (waited[WIRE_CLIENTS].has_ended) { /* The program has shut it down. */
+    if (waited[WIRE_CLIENTS].has_ended) { /* The program has shut the socket down. */
         error = -ESHUTDOWN;
     } else if (waited[WIRE_CLIENTS].is_ready) {
         error = judge(accept_some());

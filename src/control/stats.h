@@ -23,9 +23,9 @@ struct stats_parts {
 };
 
 /*
- * The beginning of struct arena_counts: all but the rows of classes and locks.  What others may have
- * read anew is copied before it is looked at (snapshot_copy), and the whole struct would be too large
- * for the stacks that some threads have.
+ * The beginning of struct arena_counts: all but the rows of classes and locks.  Another thread may
+ * refresh the counters, so they are copied before they are used (snapshot_copy), and the whole
+ * struct would be too large for the stacks of some threads.
  */
 struct stats_head {
 #define ARENA(name, type, merge, help) type name;
@@ -50,7 +50,7 @@ enum { STATS_HPA_CLASSES = 64 };
 struct stats_leaf {
     const char *name;
     enum value_type type;
-    const char *title; /* in text, where that is not the name; NULL where it has no line there */
+    const char *title; /* in text, if it differs from the name; NULL if it has no line there */
 };
 extern const struct stats_leaf stats_prof_leaves[] HIDDEN;
 extern const struct stats_leaf stats_background_leaves[] HIDDEN;
@@ -60,24 +60,24 @@ extern const struct stats_leaf stats_arenas_leaves[] HIDDEN;
 struct stats_source {
     const char *name;
     const char *title;
-    bool is_always_there; /* as "" where there is none */
+    bool is_always_there; /* "" if there is none */
 };
 extern const struct stats_source stats_sources[] HIDDEN;
 
 /* ---------------------------------------------------------------- values */
 
-/* The value at `node` or `node`.`name`; zero, or no string, when the tree has none. */
+/* The value at `node` or `node`.`name`; zero, or no string, if the tree has no such leaf. */
 union value stats_ctl(const char *node, const char *name, enum value_type type);
 
 /* An option as it is printed. */
 struct stats_option {
     enum value_type type;
     union value value;
-    char text[24]; /* what the value points to, if it had to be made */
+    char text[24]; /* what the value points to, if it is made here */
 };
 void stats_read_option(size_t row, struct stats_option *option);
 
-/* "always", "madvise" or "never", as the kernel is set. */
+/* "always", "madvise" or "never", the kernel's setting. */
 const char *stats_thp_mode(void);
 
 /* "N/A" for what stands for several arenas. */
@@ -87,7 +87,7 @@ const char *stats_dss(unsigned arena);
 
 void stats_summary(struct out *out, bool with_classes);
 
-/* What belongs to the whole process, and what belongs to one arena or to several as one. */
+/* The statistics of the whole process, and those of one arena or of several together. */
 void stats_text_process(struct out *out, const struct stats_parts *parts);
 void stats_text_arena(struct out *out, const struct stats_parts *parts, unsigned arena,
                       const struct arena_counts *counts);

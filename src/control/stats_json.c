@@ -2,8 +2,8 @@
  *
  * stats_json.c - the statistics as one JSON object on one line, with jemalloc's keys.
  *
- * No row is left out because it is zero, so a reader finds every key at every time.  Lengths of arrays
- * are the numbers of tally's own classes.
+ * Rows of zeros are printed too, so that a reader always finds every key.  Arrays have the lengths
+ * of tally's own tables of classes.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 /* ---------------------------------------------------------------- rows */
 
-/* jemalloc has no such member there, or has it under another name. */
+/* The key of a row: jemalloc leaves some out, and calls some by another name. */
 static const char *key_of(const struct ctl_member *table, const struct ctl_member *row) {
     if (table == ctl_arena_figures && strcmp(row->name, "uptime") == 0) {
         return "uptime_ns";

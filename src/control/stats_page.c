@@ -2,25 +2,26 @@
  *
  * stats_page.c - writes the page of counters that stats_page.h describes, now and then.
  *
- * No thread and no timer does it: the page is renewed by slow calls of the program that happen anyway, and
- * those pay for it only when a bit of the attention word is set (base/attention.h).  Who sets it:
+ * There is no thread or timer for it: the page is renewed by slow calls of the program, and those
+ * pay for it only when a bit of the attention word is set (base/attention.h).  The bit is set by:
  *
  *      every look at the clock of the page heap    heap/dirty.c    when it is time
  *      every 16th visit of a depot or bin          heap/cache.c    the same
  *      the background thread                       api/background.c
  *      the bit itself, by staying set              here: unless slow calls are many
  *
- * In a program that seldom takes the slow path, the bit stays set, each slow call reads the clock, and the
- * page is never more than 100 ms older than the last of them.  In one that takes it all the time, the bit
- * is taken away after CALLS_PER_TICK calls within a tick of the clock, and the others have to set it anew.
+ * In a program that makes few slow calls the bit stays set, each slow call reads the clock, and the
+ * page is never more than 100 ms older than the last slow call.  In a program that makes many, the
+ * bit is cleared after CALLS_PER_TICK calls within a tick of the clock, until one of the others
+ * above sets it again.
  *
- * What belongs to the page lies in memory that is empty in a forked child.  So a child cannot write to the
- * page of its parent, whatever way it was made.  It makes its own at its first slow call: most children start
- * another program before they come to that.
+ * The page and everything about it lie in memory that is empty in a forked child, so a child cannot
+ * write to its parent's page, however it was made.  It makes its own at a slow call: most children
+ * exec before they come to that.
  *
- * Threads     One at a time renews; others that want to at that moment do not wait.
- * Cost        Some microseconds ten times a second; a heap whose figures take longer to read is read less
- *             often, so that it never is more than half a percent.
+ * Threads     One thread at a time renews the page; others do not wait for it.
+ * Cost        Some microseconds ten times a second.  A heap whose figures take longer to read is
+ *             read less often, so that the cost never exceeds half a percent.
  */
 #include <string.h>
 
@@ -42,9 +43,12 @@ enum { PERIOD_MS = 100, SUM_PERIOD_MS = 1000, CALLS_PER_TICK = 64, COST_SHARE = 
 enum { YOUNG_MS = 1000 }; /* many programs set up what they need, and then sleep */
 enum { NS_PER_MS = 1000000 };
 enum { TURN_WAITS = 1000 };
-enum { GROWTH_SHARE = 64 }; /* of the heap: who grows by more tells it, and may then sleep */
+enum {
+    GROWTH_SHARE = 64
+}; /* of the heap: growth by more is shown at once, since the program may then sleep */
 
-/* Totals as they are told.  They never fall, though arenas that are emptied start to count anew. */
+/* Totals as the page shows them.  They never fall, though the counters of a reset arena start
+ * anew. */
 struct lasting {
     uint64_t allocated, freed; /* bytes */
     uint64_t nmalloc, nfree;   /* objects */
@@ -54,21 +58,21 @@ struct lasting {
 struct own {
     struct stats_page *_Atomic page; /* NULL: there is none */
     _Atomic bool is_busy;
-    _Atomic bool is_wanted;        /* somebody waits for it to be not: others give way */
+    _Atomic bool is_wanted;        /* a thread waits for is_busy: others give way */
     _Atomic uint32_t calls;        /* of stats_page_attend in this tick of the clock */
     _Atomic uint64_t tick_ms;      /* the tick */
     _Atomic uint64_t refreshed_ms; /* last refresh */
     _Atomic uint32_t period_ms;    /* until the next */
     _Atomic uint64_t mapped;       /* when the ranges were read */
     _Atomic uint64_t refused;
-    /* The rest belongs to who is busy. */
+    /* The rest belongs to the holder of is_busy. */
     uint32_t sequence;
     uint32_t sum_period_ms; /* between sums of all threads */
     uint64_t born_ms;
     uint64_t summed_ms, summed_ns;
     uint64_t ranges, untold;
     struct thread_sums sums;
-    struct heap_traffic traffic; /* when all threads were looked at */
+    struct heap_traffic traffic; /* when the sums of all threads were read */
     struct lasting lasting;
 };
 _Static_assert(sizeof(struct own) <= sizeof(attention_page.rest), "one page");
@@ -77,20 +81,20 @@ static struct own *own(void) {
     return (struct own *)attention_page.rest;
 }
 
-/* Of this process, or of its parent until a child has made its own. */
+/* The page of this process, or of its parent until a child has made its own. */
 static struct os_shared shared;
 
 static struct {
-    _Atomic bool is_child;  /* that has no page yet, and makes one when there is time */
+    _Atomic bool is_child;  /* a child that has no page yet */
     struct lasting parents; /* totals at the fork */
     uint64_t options;       /* the digest */
-    unsigned rights;        /* This and the path belong to who is busy. */
+    unsigned rights;        /* Like the path, belongs to the holder of is_busy. */
     char path[STATS_PAGE_PATH_BYTES];
 } g;
 
 /* ---------------------------------------------------------------- figures */
 
-/* Samples tell how much of what they stand for is rounding. */
+/* Estimates from samples how many of the live bytes are rounding. */
 static size_t known_slack(const struct prof_sum *live) {
     if (live->bytes == 0 || live->bytes < live->requested) {
         return 0;
@@ -117,8 +121,8 @@ static uint64_t growth(uint64_t before, uint64_t now) {
     return now > before ? now - before : 0;
 }
 
-/* All totals are of one moment, when all threads are looked at: what lives later may be more than was
- * allocated by then. */
+/* All totals are of one moment, when all threads are read: if they were not, more bytes could be
+ * alive than were ever allocated. */
 static void read_lasting(struct own *my, const struct heap_totals *totals) {
     struct heap_traffic now = heap_traffic(&my->sums);
     struct lasting *lasting = &my->lasting;
@@ -153,7 +157,7 @@ static void read_heap(struct own *my, struct stats_page *fresh, bool with_sums) 
     fresh->sum_ns = my->summed_ns;
 }
 
-/* How long to wait after something that took so long. */
+/* How long to wait after a renewal that began at `begin_ns`. */
 static uint32_t period_for(const struct own *my, uint64_t begin_ns, uint64_t now_ms,
                            uint32_t usual_ms) {
     uint32_t least_ms = now_ms - my->born_ms < YOUNG_MS ? 1 : usual_ms;
@@ -193,7 +197,7 @@ static void put_range(uintptr_t start, uintptr_t end, void *context) {
     }
 }
 
-/* A heap that has not grown has its old ranges, but for one of descriptors perhaps. */
+/* A heap that has not grown has the same ranges, except perhaps for one of descriptors. */
 static void put_ranges(struct own *my, struct stats_page *page, bool with_sums, uint64_t mapped) {
     if (with_sums || mapped != my->mapped) {
         struct ranges ranges = {(void *)((char *)page + STATS_PAGE_RANGES_AT), 0, 0};
@@ -222,11 +226,11 @@ static void publish(struct own *my, struct stats_page *page, struct stats_page *
 #undef STATS_PAGE_WORD
     put_path(page);
     put(&page->refresh_ns, os_now_ns());
-    /* Release: who sees this number sees all of it. */
+    /* Release: whoever sees this number sees all of the page. */
     atomic_store_explicit(&page->sequence, my->sequence, memory_order_release);
 }
 
-/* With is_busy, which it gives back. */
+/* Called with is_busy held, which it releases. */
 static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
     my->refreshed_ms = now_ms;
     struct stats_page fresh = {.control = g.rights, .options = g.options, .refused = my->refused};
@@ -239,7 +243,7 @@ static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
     read_profiler(&fresh);
     struct stats_page *page = my->page;
     if (page == NULL) {
-        return; /* This has become a child meanwhile. */
+        return; /* This process has become a child meanwhile. */
     }
     publish(my, page, &fresh, with_sums);
     my->period_ms = period_for(my, begin, now_ms, PERIOD_MS);
@@ -249,7 +253,7 @@ static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
 
 /* ---------------------------------------------------------------- a page of one's own */
 
-/* What is on a page from its first moment. */
+/* What a page shows from its first moment. */
 static void begin_page(struct stats_page *page) {
     page->bytes = sizeof(*page);
     page->pid = os_process_id();
@@ -261,8 +265,8 @@ static void begin_page(struct stats_page *page) {
     attention_raise(ATTENTION_STATS);
 }
 
-/* In a child that has none, once.  Totals go on from where they were.  The parent may have confined itself
- * meanwhile. */
+/* In a child without a page, once.  Totals continue from the parent's.  The parent may have
+ * confined itself since its own page was made. */
 static void make_own(struct own *my) {
     struct os_shared parents = shared;
     if (!atomic_exchange(&g.is_child, false)) {
@@ -331,7 +335,7 @@ void stats_page_grown(void) {
 
 /* ---------------------------------------------------------------- start, fork */
 
-/* Tells whether two processes have the same options, and no more. */
+/* Shows whether two processes have the same options, and nothing else. */
 static uint64_t digest_options(void) {
     uint64_t sum = HASH_TEXT;
     for (size_t at = 0; at < sizeof(opt); at += sizeof(uint64_t)) {
@@ -354,13 +358,13 @@ void stats_page_start(bool sees_forks) {
     }
 }
 
-/* The page of the parent is looked at before it changes. */
+/* Reads the parent's page before that changes. */
 void stats_page_forked(void) {
     struct own *my = own();
     if (shared.start == NULL) {
         return;
     }
-    my->page = NULL; /* as it is, where pages are wiped */
+    my->page = NULL; /* as it already is where the kernel wipes pages */
     my->is_busy = my->is_wanted = false;
     g.rights = 0;
     memset(g.path, 0, sizeof(g.path));
@@ -373,7 +377,7 @@ void stats_page_forked(void) {
     attention_raise(ATTENTION_STATS);
 }
 
-/* Somebody who renews it has some microseconds to go; after seconds it is left at that. */
+/* A renewal takes some microseconds; gives up after seconds. */
 static bool wait_for_turn(struct own *my) {
     static _Atomic uint32_t never;
     my->is_wanted = true;
@@ -386,7 +390,7 @@ static bool wait_for_turn(struct own *my) {
     return !is_others;
 }
 
-/* An idle program renews the page for no other reason, so this one must not be lost. */
+/* An idle program may not renew the page again, so this change must not be lost. */
 void stats_page_tell_socket(const char *path, unsigned rights) {
     struct own *my = own();
     if (g.is_child) {

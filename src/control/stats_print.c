@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * stats_print.c - the statistics: which parts are wanted, in which order they come, as text or JSON.
+ * stats_print.c - the statistics: which parts are wanted, in which order they come, as text or
+ * JSON.
  *
- * Text is framed by jemalloc's first and last line and has its sections in its order.  Our summary
- * for people stands right behind the first line, so that a reader who looks for that line at the
- * beginning finds it there, and one who looks for lines by their text finds those too.
+ * The text begins and ends with jemalloc's first and last line and has jemalloc's sections in
+ * order.  tally's summary follows the first line, so that programs which expect that line at the
+ * beginning find it, as do programs which search for lines by their text.
  *
- * Threads     Counters are read first (snapshot.h).  No lock is held while the program is called;
- *             when somebody else has them read again meanwhile, later parts are of later counts.
+ * Threads     Counters are read first (snapshot.h).  No lock is held while the program's function
+ *             is called; if another thread refreshes the counters meanwhile, later parts show later
+ *             counts.
  */
 #include <string.h>
 
@@ -29,11 +31,11 @@ static struct stats_parts parts_without(const char *letters) {
     };
 }
 
-/* Prints what belongs to one arena, or to several as one. */
+/* Prints the statistics of one arena, or of several together. */
 typedef void arena_printer(struct out *out, const struct stats_parts *parts, unsigned arena,
                            const struct arena_counts *counts);
 
-/* Another thread may have the counters read anew at any time, and an arena may be gone then. */
+/* Another thread may refresh the counters at any time, and an arena may be gone then. */
 static void print_arena(struct out *out, const struct stats_parts *parts, unsigned arena,
                         arena_printer *print) {
     const struct arena_counts *counts = snapshot_arena(arena);
@@ -50,7 +52,7 @@ static unsigned count_arenas(void) {
     return count;
 }
 
-/* The sum of one arena would be that arena once more; it is printed if nothing else is. */
+/* With one arena, the sum would repeat it; it is printed only if nothing else is. */
 static void print_arenas(struct out *out, const struct stats_parts *parts, arena_printer *print) {
     if (parts->merged && (count_arenas() > 1 || !parts->arenas)) {
         print_arena(out, parts, SNAPSHOT_ALL, print);
@@ -85,14 +87,14 @@ static void print_text(struct out *out, const struct stats_parts *parts) {
     out_text(out, "--- End jemalloc statistics ---\n");
 }
 
-/* The program's function, and what it is given next. */
+/* The program's function, and the text it gets next. */
 struct reader {
     void (*write)(void *opaque, const char *text);
     void *opaque;
     char buffer[4096];
 };
 
-/* The program may do what it likes in `write`, so for that time we are not inside the allocator. */
+/* The program may do anything in `write`, so it is called outside of the allocator. */
 static int pass_on(void *target, const char *bytes, size_t length) {
     struct reader *reader = target;
     assert(bytes == reader->buffer && length < sizeof(reader->buffer));
@@ -103,7 +105,8 @@ static int pass_on(void *target, const char *bytes, size_t length) {
     return 0;
 }
 
-/* The buffer is on the caller's stack, so that two who print at once do not mix and nobody needs memory. */
+/* The buffer is on the caller's stack: it needs no memory, and two threads that print do not
+ * mix. */
 void stats_print(void (*write)(void *opaque, const char *text), void *opaque, const char *letters) {
     const char *wanted = letters != NULL ? letters : "";
     struct stats_parts parts = parts_without(wanted);

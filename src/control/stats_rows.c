@@ -23,7 +23,7 @@ union value stats_field(const struct ctl_member *row, const void *counts) {
     return value;
 }
 
-/* Little-endian or not: a narrow field is read as what it is. */
+/* A narrow field is read at its own width, which is right for either byte order. */
 uint64_t stats_number(const struct ctl_member *row, const void *counts) {
     union value value = stats_field(row, counts);
     return ctl_type_size(row->type) == sizeof(uint32_t) ? value.uint32 : value.uint64;
@@ -115,7 +115,7 @@ union value stats_ctl(const char *node, const char *name, enum value_type type) 
     return value;
 }
 
-/* A share in 16.16 bits, in digits: at least one behind the point, at most 14. */
+/* A share in 16.16 bits as decimals: at least one after the point, at most 14. */
 static void print_share(uint32_t share, char *text, size_t capacity) {
     if (share == UINT32_MAX) {
         fmt_text(text, capacity, "-1");
@@ -132,7 +132,7 @@ static void print_share(uint32_t share, char *text, size_t capacity) {
     text[last + 1] = '\0';
 }
 
-/* The option of 32 bits is a share, and is printed as it is written: as text. */
+/* The one option of 32 bits is a share, and is printed as it is written in options: as text. */
 void stats_read_option(size_t row, struct stats_option *option) {
     option->type = opt_leaf(row);
     option->value = opt_read(row);
@@ -143,7 +143,7 @@ void stats_read_option(size_t row, struct stats_option *option) {
     }
 }
 
-/* The kernel lists all of them and puts brackets around the one that holds. */
+/* The kernel lists all modes and puts brackets around the current one. */
 const char *stats_thp_mode(void) {
     char text[128];
     static const char *const modes[] = {"always", "madvise", "never"};

@@ -3,8 +3,8 @@
  * stats_summary.c - where the heap's bytes are, for people: from what the program holds to what the
  * heap may occupy, in lines that add up.
  *
- * Threads     Counters are read one after the other while others allocate, so a sum may be off by
- *             what moved meanwhile; at rest it is exact.
+ * Threads     Counters are read one after the other while other threads allocate, so a sum may be
+ *             off by what they moved meanwhile; at rest it is exact.
  */
 #include "control/pressure.h"
 #include "control/stats.h"

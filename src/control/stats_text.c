@@ -3,9 +3,9 @@
  * stats_text.c - the statistics as jemalloc's text: its sections, lines and tables.
  *
  * Programs look for these lines by their words and split them at blanks, so words and order are
- * jemalloc's while widths are ours.  A table is one function that says its columns; called for the
- * titles and for each row, it cannot have a title over a wrong column.  Runs of rows that are all
- * zero are printed as one line of dashes.
+ * jemalloc's, while widths are tally's.  A table is one function that lists its columns; it is
+ * called for the titles and for each row, so no title can stand over the wrong column.  Runs of
+ * rows that are all zero are printed as one line of dashes.
  */
 #include <stddef.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 struct line {
     struct out *out;
     bool is_titles;
-    uint64_t seconds; /* that rates are made of */
+    uint64_t seconds; /* for the rates */
 };
 
 static void put_cell(struct out *out, size_t width, const char *text) {
@@ -38,7 +38,7 @@ static void column(const struct line *line, size_t width, const char *title, uin
     put_cell(line->out, width, line->is_titles ? title : number);
 }
 
-/* A counter, and how often in a second it was counted. */
+/* A counter, and its rate per second. */
 static void rated(const struct line *line, size_t width, const char *title, uint64_t value) {
     column(line, width, title, value);
     column(line, 10, "(#/sec)", value / line->seconds);
@@ -49,7 +49,7 @@ static uint64_t whole_seconds(uint64_t nanoseconds) {
     return seconds > 0 ? seconds : 1;
 }
 
-/* Prints dashes in place of the rows that were left out since the last one that was not. */
+/* Prints dashes in place of the rows left out since the last one printed. */
 static void end_gap(struct out *out, bool *gap) {
     if (*gap) {
         out_text(out, "                     ---\n");
@@ -57,7 +57,8 @@ static void end_gap(struct out *out, bool *gap) {
     *gap = false;
 }
 
-/* The titles of mutex rows, in the order of counters.def; the first RATED_MUTEX_ROWS have a rate. */
+/* The titles of mutex rows, in the order of counters.def; the first RATED_MUTEX_ROWS have a
+ * rate. */
 static const char *const mutex_titles[] = {
     "n_lock_ops",    "n_waiting",   "n_spin_acq", "n_owner_switch",
     "total_wait_ns", "max_wait_ns", "max_n_thds",
@@ -106,7 +107,7 @@ static void text_config(struct out *out) {
     out_text(out, "\nSystem configuration\n  system.thp_mode: \"%s\"\n", stats_thp_mode());
 }
 
-/* Options that can be changed later, and where the value that holds now is found. */
+/* Options that can be changed later, and where their current values are found. */
 static const struct {
     const char *option;
     const char *live;
@@ -233,7 +234,7 @@ static void text_heading(struct out *out, unsigned arena) {
     out_text(out, "\n");
 }
 
-/* One line: how long pages may stay, how many there are, and what purging has done. */
+/* One line: how long pages may stay, their number, and what purging has done. */
 static void decay_line(struct out *out, const char *name, ssize_t ms, size_t pages,
                        const uint64_t purges[3]) {
     struct line line = {out, name == NULL, 1};

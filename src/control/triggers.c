@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * triggers.c - when a profile is written that nobody asked for by a call.
+ * triggers.c - when a profile is written without a call that asks for it.
  *
  *      bytes allocated, freed, live     marks in prof/tell.h    at the sample that reaches one
  *      memory of the heap               limit_watch_used         when the page heap grows
@@ -10,14 +10,14 @@
  *                    v   ATTENTION_PROFILE
  *            triggers_attend at the end of the next slow call, or in the background thread
  *
- * All of them only leave a mark.  The file is written where nothing is held and nobody is inside the
- * profiler, so a trigger that comes in the middle of anything is deferred, never lost.  One thread at
- * a time writes.  Triggers that come together are one file, named after the first.
+ * A trigger only leaves a mark.  The file is written where no lock is held and the thread is not in
+ * the profiler, so a trigger that comes in the middle of anything is deferred, never lost.  One
+ * thread at a time writes.  Triggers that come together give one file, named after the first.
  *
  * Volumes are the profiler's estimates: exact where every allocation is sampled, otherwise within a
  * few samples.
  *
- * Threads     Fields that say so belong to whoever holds `is_busy`.
+ * Threads     Fields marked so belong to the holder of `is_busy`.
  */
 #include "control/triggers.h"
 
@@ -39,11 +39,11 @@
 
 enum { MEMORY_LOOK_MS = 250, PEAK_STEP = 2 << 20, REASON_BYTES = 100 };
 
-/* In the order in which they give a file its name. */
+/* In order of precedence for the name of a file. */
 enum reason { ALLOCATED, FREED, LIVE_STEPS, LIVE_ABOVE, PEAK, TIME, MEMORY, SIGNAL, REASONS };
 
-/* The letter in jemalloc's names: i for what comes again and again, u for new heights, m for what
- * somebody asked for. */
+/* The letter in jemalloc's file names: i for what recurs, u for new heights, m for what was asked
+ * for. */
 static const char letters[REASONS] = {'i', 'i', 'u', 'u', 'u', 'i', 'u', 'm'};
 
 struct volumes {
@@ -55,13 +55,13 @@ static struct {
     _Atomic bool is_busy;
     _Atomic bool must_restart;
     _Atomic bool gdump;
-    _Atomic size_t peak; /* bytes in spans that make the next one by prof_gdump */
+    _Atomic size_t peak; /* bytes in spans at which prof_gdump writes the next */
     _Atomic bool has_thread;
     _Atomic bool memory_is_above;
     _Atomic uint64_t next_time_ms;   /* 0: the clock does not run */
     _Atomic uint64_t next_memory_ms; /* next look */
     _Atomic uint64_t last_dump_ms;
-    /* The next ones by volume; they belong to is_busy, and so does is_above. */
+    /* The next profiles by volume; these belong to the holder of is_busy, as does is_above. */
     struct volumes next;
     bool is_above; /* prof_live_threshold */
 } g;
@@ -111,7 +111,7 @@ static void set_marks(void) {
     tell_marks.live_low = g.is_above ? threshold - threshold / 16 : 0;
 }
 
-/* Peaks count in whole steps, and never again. */
+/* A peak counts in whole steps, each of them once. */
 static void watch_peak(void) {
     g.peak = max_size(g.peak, align_up(max_size(pages_totals().used, 1), PEAK_STEP));
     limit_watch_used(g.gdump ? g.peak : SIZE_MAX);
@@ -129,7 +129,7 @@ static uint32_t due_by_volume(const struct volumes *now) {
     return due;
 }
 
-/* As gperftools has it, any file of its kind starts new intervals. */
+/* As in gperftools, any such file starts new intervals. */
 static void advance(const struct volumes *now, uint32_t due) {
     bool all = due != 0 && numbered_is_running();
     uint64_t threshold = opt.prof_live_threshold;
@@ -188,8 +188,8 @@ static void describe(enum reason reason, const struct volumes *now, char text[RE
     }
 }
 
-/* An empty prefix wants no files.  Other failures are said where they happen, but for the letter m, whose
- * caller usually is somebody to tell. */
+/* An empty prefix means no files.  Other failures are reported where they happen, except for the
+ * letter m, which usually has a caller to tell. */
 static void write_with_letter(char letter) {
     int error = dump_automatically(letter);
     if (error != 0 && error != -EINVAL && letter == 'm') {
@@ -214,7 +214,7 @@ static void write_profile(enum reason reason, const struct volumes *now) {
     g.last_dump_ms = os_now_ms();
 }
 
-/* Only somebody's wish is heard while nothing is sampled. */
+/* While nothing is sampled, only what was asked for is written. */
 static uint32_t allowed(void) {
     if (prof_is_active()) {
         return (1 << REASONS) - 1;
@@ -237,7 +237,7 @@ static void attend(void) {
     watch_peak();
 }
 
-/* Who finds somebody else at it leaves the bit as it is, for the next slow call of anybody. */
+/* If another thread is busy, the bit stays set for the next slow call of any thread. */
 void triggers_attend(void) {
     if (atomic_exchange(&g.is_busy, true)) {
         return;
@@ -266,7 +266,7 @@ bool triggers_want_thread(void) {
     return recorder_is_on() || (prof_is_active() && (needs_clock() || opt.prof_signal != 0));
 }
 
-/* Without a thread of ours, every slow call looks at the clock. */
+/* Without a background thread every slow call looks at the clock. */
 static void watch_clock(void) {
     if ((recorder_is_on() || (needs_clock() && prof_is_active())) && !g.has_thread) {
         attention_raise(ATTENTION_CLOCK);
@@ -280,7 +280,7 @@ void triggers_set_thread(bool waits) {
     watch_clock();
 }
 
-/* True for one caller of those who come at or after `*next`, which moves on by `step`. */
+/* True for one of the callers that come at or after `*next`, which moves on by `step`. */
 static bool is_time(_Atomic uint64_t *next, uint64_t now, uint64_t step) {
     uint64_t due = atomic_load(next);
     if (due == 0) { /* The clock starts now. */
@@ -290,7 +290,7 @@ static bool is_time(_Atomic uint64_t *next, uint64_t now, uint64_t step) {
     return now >= due && atomic_compare_exchange_strong(next, &due, now + step);
 }
 
-/* One file each time the share is reached; it has to be left by 1/16 before the next. */
+/* One file each time the share is reached; memory has to fall 1/16 below it before the next. */
 static void look_at_memory(void) {
     uint64_t share = opt.prof_memory_share;
     bool was_above = g.memory_is_above;
@@ -376,7 +376,7 @@ static void describe_exit(char text[REASON_BYTES]) {
                                : "bytes");
 }
 
-/* An empty prefix wants no files, and the program may have stopped the log itself. */
+/* An empty prefix means no files, and the program may have stopped the log itself. */
 static void write_log(void) {
     int error = prof_log_is_on() ? events_log_stop() : 0;
     if (error != 0 && error != -EINVAL) {
@@ -402,7 +402,7 @@ bool triggers_exit(void) {
     return opt.prof_final && has_name && opt.prof_leak && dump_report_leaks();
 }
 
-/* What the parent was to write is not the child's. */
+/* What the parent was to write does not concern the child. */
 void triggers_forked(void) {
     g.pending = 0;
     g.is_busy = false;

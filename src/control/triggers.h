@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * triggers.h - when a profile is written that nobody asked for by a call.
+ * triggers.h - when a profile is written without a call that asks for it.
  *
  * Threads     All functions are called inside (api/life.h), with no lock held.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * verbs.c - what can be asked for on the control socket, over what mallctl and the profiler offer anyway.
+ * verbs.c - what can be asked for on the control socket, built on mallctl and the profiler.
  *
- * Nothing here takes a path, an address or a function: output goes to the descriptor that came along, and
- * what can be set is what ctl.def leaves to others.  Nothing raises a limit or gives a right.
+ * Nothing here takes a path, an address or a function: output goes to the descriptor that came with
+ * the request, and only what ctl.def allows can be set.  Nothing raises a limit or grants a right.
  *
- * A verb works inside the allocator, as a call of the program would.  It holds no lock while it writes:
- * whoever reads may be slow, and nobody shall wait for that.
+ * A verb works inside the allocator, as a call of the program would.  It holds no lock while it
+ * writes, since the reader may be slow.
  */
 #include "control/verbs.h"
 
@@ -50,7 +50,7 @@ static const char *find(const struct call *call, const char *key) {
 
 /* ---------------------------------------------------------------- output */
 
-/* Where output goes, until when, and how much may still come. */
+/* The destination of output, its deadline, and the bytes still allowed. */
 struct output {
     int fd;
     int error;
@@ -112,7 +112,7 @@ static void write_text(void *target, const char *text) {
     (void)write_output(target, text, strlen(text));
 }
 
-/* The page is renewed in any case; whoever has it needs no output. */
+/* The page is renewed in any case; a client that maps it needs no output. */
 static unsigned answer_stats(struct call *call) {
     const char *format = find(call, "format");
     bool as_json = format != NULL && strcmp(format, "json") == 0;
@@ -148,7 +148,7 @@ static bool is_kind(const struct call *call, const char *kind) {
     return given != NULL && strcmp(given, kind) == 0;
 }
 
-/* How much is in a profile of the processor's time. */
+/* The size of a profile of the processor's time. */
 static void tell_cpu(struct call *call) {
     struct cpu_totals totals;
     cpu_read_totals(&totals);
@@ -251,7 +251,7 @@ static unsigned start_heap(struct call *call) {
                   : prof_was_armed() ? prof_lg_sample()
                                      : (unsigned)opt.lg_prof_sample;
     if (recorder_is_on() && prof_lg_sample() != lg) {
-        /* Another rate begins anew, and what the run has recorded so far would be gone. */
+        /* Another rate starts anew: what the run has recorded so far would be lost. */
         return fail(call, WIRE_BUSY, "this run is recorded at another rate");
     }
     prof_name_threads();
@@ -268,7 +268,7 @@ static unsigned answer_start(struct call *call) {
     return is_kind(call, "cpu") ? start_cpu(call) : start_heap(call);
 }
 
-/* What a recorded run has of the time stays in its file, so it is only paused. */
+/* The CPU profile of a recorded run belongs to its file, so it is only paused. */
 static bool stop_cpu(void) {
     if (!recorder_has_cpu()) {
         return cpu_end();
@@ -278,7 +278,7 @@ static bool stop_cpu(void) {
     return was_on;
 }
 
-/* Without a kind it is about both. */
+/* Without a kind both are meant. */
 static unsigned answer_stop(struct call *call) {
     if (!has_kind(call)) {
         return fail(call, WIRE_SYNTAX, "kind is heap or cpu");
@@ -374,12 +374,12 @@ static unsigned answer_mark(struct call *call) {
 _Static_assert(WIRE_LEAK_CHECK_S >= 2 * LEAK_SEARCH_MOST_S + PAUSE_MS_MOST / 1000,
                "who asks waits as long as it may take");
 
-/* Rules are applied by whoever asks, who has better names.  A check is made outside, as by a call of the
- * program. */
+/* The client applies the suppressions, since it has better names.  The check is made outside, as by
+ * a call of the program. */
 static bool find_leaks(struct leaks *leaks, uint64_t pause_ms, bool is_quick) {
     struct leak_wish wish = {
         .step = opt.leak_step, .max_pause_ns = pause_ms * 1000000, .is_quick = is_quick};
-    own_end(); /* else another check would wait for this thread, and this one for that */
+    own_end(); /* or another check and this thread would wait for each other */
     thread_set_inside(false);
     bool is_done = leaks_find_by(leaks, &wish, false);
     thread_set_inside(true);
