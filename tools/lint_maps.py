@@ -29,6 +29,9 @@ class Index:
 
     def __init__(self, sources):
         self.sources = sources
+        self.by_name = {}
+        for path in sources:
+            self.by_name.setdefault(os.path.basename(path), []).append(path)
         code = [source for path, source in sources.items()
                 if (path.startswith(CODE) and source.ext != ".md")
                 or (path.startswith("test/") and (source.is_c or path.endswith("CMakeLists.txt")))]
@@ -39,6 +42,9 @@ class Index:
 
     def find(self, name, folder=""):
         """The files that a name in a document means: any in the folder whose path ends with it."""
+        if not re.search(r"[*[]", name):
+            return [path for path in self.by_name.get(os.path.basename(name), ())
+                    if path.startswith(folder) and f"/{path}".endswith(f"/{name}")]
         pattern = re.compile("(.*/)?" + fnmatch.translate(name))
         return [path for path in self.sources if path.startswith(folder) and pattern.match(path)]
 

@@ -64,9 +64,24 @@ class Rules(unittest.TestCase):
         self.sees(Break().append("src/base/fmt.c", '#include "heap/heap.h"\n'), "src/base/fmt.c",
                   "base/ lies below heap/")
 
-    def test_of_another_folder_only_the_front_door_is_included(self):
-        self.sees(Break().append("src/control/ctl.c", '#include "heap/slab.h"\n'), "src/control/ctl.c",
-                  "of heap/ include only heap/heap.h")
+    def test_of_another_folder_only_a_door_is_reached(self):
+        inner = '#include "heap/slab.h"\n'
+        self.sees(Break().append("src/control/ctl.c", inner), "src/control/ctl.c",
+                  "heap/slab.h is, or leads to, src/heap/")
+        self.sees(Break().append("src/prof/prof.h", inner), "src/control/recorder.c",
+                  "prof/prof.h is, or leads to, src/heap/")
+
+    def test_a_folder_reaches_few_headers(self):
+        change = Break()
+        most = "".join(f'#include "{path[4:]}"\n' for path in TREE
+                       if path.startswith(("src/base/", "src/contract/")) and path.endswith(".h"))
+        for path in TREE:
+            if path.startswith("src/opt/") and path.endswith(".c"):
+                change.append(path, most)
+        self.sees(change, "src/opt", "its .c files reach")
+
+    def test_a_test_is_not_too_long(self):
+        self.sees(Break().append("test/unit/test_bits.c", "\n" * 901), "test/unit/test_bits.c", "at most")
 
     def test_the_command_includes_nothing_of_the_heap(self):
         self.sees(Break().append("cli/command/main.c", '#include "heap/heap.h"\n'), "cli/command/main.c",
