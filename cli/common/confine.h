@@ -15,7 +15,7 @@ enum { CONFINE_RESULT = 3 };
 
 /*
  * Dies with its parent; reads and writes nothing but `fds` (-1: none), the first of which becomes 3, the next
- * one 4, and so on; takes so many bytes of addresses, 300 seconds of CPU, and leaves no core.
+ * one 4, and so on; takes `memory` bytes of addresses, 300 seconds of CPU, and leaves no core.
  */
 void confine_start(const int *fds, size_t count, uint64_t memory);
 

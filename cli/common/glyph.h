@@ -31,5 +31,5 @@ enum glyph {
 };
 const char *glyph(enum glyph which);
 
-/* A bar so many eighths of a line high, 0 to 8. */
+/* A bar of 0 to 8 eighths of a line. */
 const char *glyph_height(unsigned eighths);

@@ -194,7 +194,7 @@ void profile_free(struct profile *profile) {
     }
 }
 
-/* The array with room for so many items.  What has no number any more ends the command. */
+/* The array with room for this number of items.  What has no number any more ends the command. */
 static void *make_room(struct profile_memory *memory, struct room *room, void *items,
                        uint64_t needed) {
     if (needed <= room->items) {

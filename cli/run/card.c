@@ -238,7 +238,7 @@ static void collect(struct holders *holders, const struct profile *profile, cons
     }
 }
 
-/* Cuts a text to so many columns, with a mark. */
+/* Cuts a text to a number of columns, with a mark. */
 static void cut(char *text, unsigned columns) {
     if (columns_of(text) <= columns) {
         return;

@@ -23,7 +23,7 @@ struct view {
     uint32_t type;    /* the metric */
     uint32_t partner; /* objects of a type of bytes, bytes of one of objects; or PROFILE_NONE */
     uint32_t base;    /* or PROFILE_NONE: this is no comparison */
-    uint32_t columns; /* the first so many types are for people */
+    uint32_t columns; /* this number of types, the first, is for people */
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;

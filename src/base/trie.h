@@ -41,7 +41,7 @@ struct trie_path {
 uint32_t trie_insert(struct trie *trie, struct trie_path *path, const uintptr_t *addresses,
                      unsigned count);
 
-/* The addresses of a stack, innermost first, at most so many; returns how many. */
+/* The addresses of a stack, innermost first, at most `most`; returns how many. */
 unsigned trie_read(struct trie *trie, uint32_t stack, uintptr_t *addresses, unsigned most);
 
 /* Frames of a stack. */

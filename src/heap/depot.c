@@ -45,7 +45,7 @@ enum {
     SMALL_SURPLUS = 256 << 10,
     OBJECT_LEAST = 64, /* what an object counts at least, since magazines take memory too */
     MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
-    ENOUGH = 4,        /* a part of the budget: so much is asked for when it does not shrink */
+    ENOUGH = 4,        /* where a quarter of the budget is asked for, the heap does not shrink */
     PATIENCE_STEP = 1 << 20,
 };
 

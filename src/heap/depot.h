@@ -40,7 +40,7 @@ void depot_drain_all(void);
 void depot_drain_surplus(void);
 
 /* To be called now and then: drains what nobody needed since the last call, so that depots nobody
- * uses are empty after two of them.  True while something waits; then in so many milliseconds again. */
+ * uses are empty after two of them.  True while something waits: call again later. */
 bool depot_tick(void);
 enum { DEPOT_TICK_MS = 100 };
 

@@ -516,7 +516,7 @@ static bool add_extent(struct hooked *h, uintptr_t base, size_t chunks, bool zer
     return extent != NULL && done == chunks;
 }
 
-/* Asks the alloc hook for an extent in which so many units fit. */
+/* Asks the alloc hook for an extent with room for this number of units. */
 static bool grow(struct hooked *h, size_t units, size_t alignment) {
     size_t chunks = (units + CHUNK_UNITS - 1) / CHUNK_UNITS;
     size_t align_bytes = max_size(alignment * UNIT_BYTES, CHUNK_BYTES);
@@ -604,7 +604,7 @@ static bool commit_some(struct hooked *h, size_t units, size_t alignment) {
     return done;
 }
 
-/* Something is in the way of a take of so many units.  True when it may succeed now. */
+/* Units could not be taken.  True when it may succeed now. */
 static bool make_room(struct hooked *h, size_t units, size_t alignment) {
     if (!begin_calls(h)) {
         return false;

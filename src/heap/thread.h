@@ -116,7 +116,7 @@ void thread_note_hooks(void);
 /* For a thread with modes, before a call is served: does what thread_note_hooks left to do. */
 void thread_settle_modes(void);
 
-/* The caller is THREAD_EXACT and got, or gave up, so many usable bytes. */
+/* The caller is THREAD_EXACT and got, or gave up, this number of usable bytes. */
 void thread_count_alloc(size_t bytes);
 void thread_count_free(size_t bytes);
 

@@ -40,7 +40,7 @@ enum {
     CHUNK_STATES = CHUNK_BYTES >> LG_STATE,
     PRESENT_WORTH = 256 << 10, /* of bytes, to ask which are there */
     CLOCK_OBJECTS = 1024,      /* scanned before the clock is read again */
-    ROOT_BYTES = 16 << 20,     /* and so many of a root */
+    ROOT_BYTES = 16 << 20,     /* and bytes of a root */
 };
 
 struct leaf {

@@ -18,7 +18,7 @@ struct pile {
     size_t capacity;
 };
 
-/* Makes room for so many bytes more behind `length`; false, with all as it was, without memory. */
+/* Makes room for this number of bytes behind `length`; false, with all as it was, without memory. */
 bool pile_grow(struct pile *pile, size_t more);
 
 /* Gives the memory back; the pile is empty then. */

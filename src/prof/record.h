@@ -82,7 +82,7 @@ struct record_end {
     uint64_t ns;
 };
 
-/* An object that is freed less than so many nanoseconds after its birth is temporary.  Time and not a
+/* An object that is freed within this number of nanoseconds after its birth is temporary.  Time and not a
  * number of allocations in between, because the answer must not depend on the rate of sampling. */
 enum { RECORD_TEMPORARY_NS = 1000000 };
 
