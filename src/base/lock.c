@@ -38,6 +38,10 @@ void lock_note_released(const struct lock *lock) {
     held_ranks &= ~(1u << lock->rank);
 }
 
+bool lock_is_mine(const struct lock *lock) {
+    return lock_is_held(lock) && (held_ranks & 1u << lock->rank) != 0;
+}
+
 static void relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

@@ -144,6 +144,9 @@ static inline bool lock_is_held(const struct lock *lock) {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) & LOCK_LOCKED;
 }
 
+/* For asserts, since debug builds alone know: does the caller hold it? */
+bool lock_is_mine(const struct lock *lock);
+
 /* Takes no lock, so the figures may be a few calls apart. */
 struct lock_counts lock_read_counts(const struct lock *lock);
 

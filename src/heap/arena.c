@@ -67,6 +67,7 @@ static void begin(struct arena *arena, unsigned index, const char *kind) {
 }
 
 static void publish(struct arena *arena, unsigned index) {
+    assert(index < ARENA_INDICES && arena_get(index) == NULL);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         bin_init(&arena->bins[c], c, index);
     }
@@ -110,6 +111,7 @@ struct arena *arena_get(unsigned arena) {
 
 /* The same where the caller knows that there is one. */
 static struct arena *known(unsigned arena) {
+    assert(arena_get(arena) != NULL);
     return atomic_load_explicit(&g.arenas[arena], memory_order_acquire);
 }
 
@@ -130,6 +132,7 @@ unsigned arena_choose(void) {
 static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
 
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class) {
+    assert(arena < ARENA_INDICES && set < ARENA_SETS && size_class < CLASS_COUNT);
     struct bin *bins =
         atomic_load_explicit(&arena_bins[arena | set_flags[set]], memory_order_acquire);
     return bins != NULL ? &bins[size_class] : NULL;
@@ -163,6 +166,7 @@ bool arena_bind(unsigned arena) {
 }
 
 void arena_unbind(unsigned arena) {
+    assert(arena_thread_count(arena) >= 1);
     atomic_fetch_sub_explicit(&known(arena)->threads, 1, memory_order_relaxed);
 }
 
@@ -183,6 +187,7 @@ void arena_forked(void) {
 
 /* The lowest index that is not in use, with an arena that is described; -1: none, or no memory. */
 static int take_index(void) {
+    assert(lock_is_mine(&g.lock));
     for (unsigned a = g.count; a < ARENA_INDICES; a++) {
         struct arena *arena = arena_get(a);
         if (arena != NULL && arena->state == ARENA_GONE) {
@@ -202,6 +207,7 @@ static int take_index(void) {
 
 /* Gives an arena a page heap for hooks, if it has none; false without memory. */
 static bool prepare_hooked(unsigned index) {
+    assert(lock_is_mine(&g.lock));
     struct arena *arena = known(index);
     if (arena->hooked != NULL) {
         return true;
@@ -217,6 +223,7 @@ static bool prepare_hooked(unsigned index) {
 }
 
 static bool make_tracked_bins(unsigned index) {
+    assert(lock_is_mine(&g.lock));
     struct tracked_bins *tracked = meta_alloc(sizeof(struct tracked_bins), CACHE_LINE);
     if (tracked == NULL) {
         return false;
@@ -248,6 +255,7 @@ static bool are_own_hooks(const struct extent_hooks *hooks) {
 
 /* Call with the lock held. */
 static bool set_hooks(unsigned index, struct extent_hooks *hooks) {
+    assert(lock_is_mine(&g.lock));
     struct arena *arena = known(index);
     bool own = are_own_hooks(hooks);
     if (own && !prepare_hooked(index)) {
@@ -277,6 +285,7 @@ int arena_create(struct extent_hooks *hooks) {
     int index = take_index();
     if (index >= 0 && set_hooks((unsigned)index, hooks)) {
         struct arena *arena = known((unsigned)index);
+        assert(arena->state == ARENA_GONE && arena->threads == 0);
         begin(arena, (unsigned)index, "manual");
         atomic_store_explicit(&arena_has_manual, true, memory_order_seq_cst);
         g.limit = (unsigned)max_size(g.limit, (size_t)index + 1);
@@ -312,6 +321,7 @@ struct search {
 
 /* Under the page heap's lock. */
 static bool is_wanted(struct span *span, void *context) {
+    assert(pages_is_mine());
     struct search *search = context;
     if ((span->arena & ARENA_INDEX) != search->arena) {
         return false;
@@ -331,11 +341,13 @@ static bool is_wanted(struct span *span, void *context) {
 }
 
 static void release_large(struct span *claimed) {
+    assert(claimed->kind == SPAN_NONE);
     track_tell_freed(claimed->id, (void *)claimed->base, claimed->bytes);
     large_release(claimed);
 }
 
 static void reset_slab(const struct search *search) {
+    assert(search->size_class >= 1 && search->size_class < CLASS_COUNT);
     struct bin *bin = arena_bin(search->bin, search->size_class);
     if (search->bin & ARENA_TRACKED) {
         track_reset_slab(bin, search->found, search->base);
@@ -404,6 +416,7 @@ bool arena_destroy(unsigned arena) {
     enter();
     g.any_destroyed = true;
     (void)set_hooks(arena, NULL);
+    assert(known(arena)->state == ARENA_LEAVING && known(arena)->threads == 0);
     atomic_store_explicit(&known(arena)->state, ARENA_GONE, memory_order_release);
     leave();
     return true;

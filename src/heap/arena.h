@@ -70,6 +70,7 @@ enum { ARENA_BIN_SETS = ARENA_TRACKED + ARENA_HOOKED };
 extern _Atomic(struct bin *) arena_bins[ARENA_BIN_SETS] HIDDEN;
 static inline struct bin *arena_bin(unsigned arena, unsigned size_class) {
     assert(arena < ARENA_BIN_SETS && size_class < CLASS_COUNT);
+    assert(atomic_load_explicit(&arena_bins[arena], memory_order_relaxed) != NULL);
     return &atomic_load_explicit(&arena_bins[arena], memory_order_acquire)[size_class];
 }
 

@@ -59,6 +59,7 @@ static struct span *slab_of_node(struct pairing_node *node) {
 }
 
 void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
+    assert(size_class >= 1 && size_class < CLASS_COUNT && arena < ARENA_BIN_SETS);
     *bin = (struct bin){.lock = LOCK_OF_RANK(RANK_BIN),
                         .size_class = (uint8_t)size_class,
                         .arena = (uint16_t)arena};
@@ -66,6 +67,7 @@ void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
 
 /* Numbers of slabs are written under the lock and read without. */
 static void add(uint32_t *number, uint32_t change) {
+    assert(*number + change <= UINT32_MAX / 2);
     __atomic_store_n(number, *number + change, __ATOMIC_RELAXED);
 }
 
@@ -78,12 +80,14 @@ static inline void enter(struct bin *bin) {
 }
 
 static void join_set(struct bin *bin, struct span *slab) {
+    assert(lock_is_mine(&bin->lock) && !slab_is_full(slab));
     slab->nout = (int16_t)slab_nout(slab);
     pairing_insert(&bin->slabs, &slab->node, slab->base);
     add(&bin->nonfull, 1);
 }
 
 static void leave_set(struct bin *bin, struct span *slab) {
+    assert(lock_is_mine(&bin->lock) && !slab_is_apart(slab));
     slab->nout = (int16_t)(slab->nout | SLAB_APART);
     pairing_remove(&bin->slabs, &slab->node);
     add(&bin->nonfull, -1u);
@@ -114,6 +118,7 @@ static struct span *take_units(const struct bin *bin, enum pages_growth growth) 
 /* ---------------------------------------------------------------- numbers of tracked objects */
 
 static void **spare_ids(struct bin *bin) {
+    assert(bin->arena & ARENA_TRACKED && lock_is_mine(&bin->lock));
     unsigned c = bin->size_class;
     return &((struct tracked_bins *)(bin - c))->spare_ids[c];
 }
@@ -150,9 +155,11 @@ static COLD struct span *take_tracked_units(struct bin *bin, enum pages_growth g
 /* ---------------------------------------------------------------- refill */
 
 static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
+    assert(lock_is_mine(&bin->lock) && bin->slabs == NULL);
     struct span *slab = UNLIKELY(bin->arena & ARENA_TRACKED) ? take_tracked_units(bin, growth)
                                                              : take_units(bin, growth);
     if (slab != NULL) {
+        assert((slab->base & size_classes[bin->size_class].slab_mask) == 0);
         slab_create(slab, bin->size_class, bin->arena);
         arena_add_units(bin->arena, slab_units(bin));
         add(&bin->nslabs, 1);
@@ -164,6 +171,7 @@ static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
 }
 
 static void release_slab(struct bin *bin, struct span *slab) {
+    assert(slab_is_empty(slab) && bin->nempty >= 1);
     leave_set(bin, slab);
     arena_add_units(bin->arena, -slab_units(bin));
     add(&bin->nslabs, -1u);
@@ -181,6 +189,7 @@ static void release_slab(struct bin *bin, struct span *slab) {
 }
 
 unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_growth growth) {
+    assert(count >= 1);
     unsigned got = 0;
     enter(bin);
     while (got < count) {
@@ -188,6 +197,7 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
         if (slab == NULL) {
             break;
         }
+        assert(slab->arena == bin->arena && slab->size_class == bin->size_class);
         bin->nempty -= slab_is_empty(slab);
         got += slab_take(slab, slots + got, count - got);
         if (slab_is_full(slab)) {
@@ -196,6 +206,7 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
     }
     count_add(&bin->nmalloc, got);
     count_add(&bin->nfills, got > 1);
+    assert(got <= count && bin->nempty <= 1);
     lock_release(&bin->lock);
     return got;
 }
@@ -223,6 +234,7 @@ static bool keeps_empty_slab(const struct bin *bin) {
 
 /* A slab that was full can be taken from again; one that is empty now goes, but for one. */
 static COLD void after_free(struct bin *bin, struct span *slab) {
+    assert(lock_is_mine(&bin->lock) && !slab_is_full(slab));
     if (slab_is_apart(slab)) {
         join_set(bin, slab);
         count_add(&bin->nreslabs, 1);
@@ -242,6 +254,7 @@ static COLD void after_free(struct bin *bin, struct span *slab) {
  */
 static unsigned drain_into(struct bin *bin, const struct size_class sc, void **slots,
                            unsigned count) {
+    assert(lock_is_mine(&bin->lock));
     uint32_t owner =
         slab_owner(classmap_span_sharing((uintptr_t)slots[0] & ~(uintptr_t)sc.slab_mask));
     unsigned done = 0;
@@ -253,6 +266,7 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
             break;
         }
         uint32_t index = size_class_index(&sc, offset);
+        assert(size_class_is_start(&sc, offset) && index < slab->ncarved);
         uint64_t word = slab->bits[index / 64];
         if (UNLIKELY(word >> index % 64 & 1)) {
             found_late(slots[done], slab);
@@ -264,6 +278,7 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
     }
     count_add(&bin->ndalloc, done);
     count_add(&bin->nflushes, done > 1);
+    assert(done >= 1 && bin->nempty <= 1);
     return done;
 }
 
@@ -309,6 +324,7 @@ unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count) {
 
 /* Frees what is out and does not carry the secret; how many objects that were. */
 static unsigned free_live(struct span *slab) {
+    assert(!(slab->arena & ARENA_TRACKED) && slab->kind == SPAN_SLAB);
     const struct size_class *sc = slab_class(slab);
     unsigned freed = 0;
     for (unsigned i = 0; i < slab->ncarved; i++) {
@@ -320,17 +336,20 @@ static unsigned free_live(struct span *slab) {
         }
     }
     slab->nout = (int16_t)(slab->nout - (int)freed);
+    assert(slab_nout(slab) <= slab->ncarved);
     return freed;
 }
 
 /* The bin is locked: is this still its slab at `base`?  If not, it is somebody else's, who may be writing. */
 static bool is_slab_of(const struct bin *bin, const struct span *slab, uintptr_t base) {
+    assert(lock_is_mine(&bin->lock));
     return __atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) == SPAN_SLAB &&
            __atomic_load_n(&slab->size_class, __ATOMIC_RELAXED) == bin->size_class &&
            __atomic_load_n(&slab->arena, __ATOMIC_RELAXED) == bin->arena && slab->base == base;
 }
 
 void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {
+    assert(!(bin->arena & ARENA_TRACKED));
     enter(bin);
     unsigned freed = is_slab_of(bin, slab, base) ? free_live(slab) : 0;
     if (freed > 0) {
@@ -376,6 +395,7 @@ bool bin_set_ignored(struct span *slab, unsigned size_class, const void *object,
 
 unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
                         uint32_t *ids, unsigned most) {
+    assert(bin->arena & ARENA_TRACKED);
     unsigned count = 0;
     enter(bin);
     unsigned ncarved = is_slab_of(bin, slab, base) ? slab->ncarved : 0;
@@ -424,6 +444,7 @@ static bool is_stashed(const struct span *slab, unsigned index) {
 }
 
 enum bin_object bin_look(struct span *slab, uintptr_t address) {
+    assert(address >= slab->base && address - slab->base <= slab_class(slab)->slab_mask);
     struct bin *bin = arena_bin(slab->arena, slab->size_class);
     uint32_t index = size_class_index(slab_class(slab), (uint32_t)(address - slab->base));
     enter(bin);
@@ -465,6 +486,7 @@ void bin_trim(struct bin *bin) {
             release_slab(bin, slab);
         }
     }
+    assert(bin->nempty == 0);
     lock_release(&bin->lock);
 }
 
@@ -521,6 +543,7 @@ static void repair_slab(struct span *slab, void *context) {
     }
     slab_repair(slab);
     sums->nslabs++;
+    assert(slab_is_apart(slab));
     sums->nout += slab_nout(slab);
     bin->nempty += slab_is_empty(slab);
     if (!slab_is_full(slab)) {
@@ -539,6 +562,7 @@ static void repair_difference(uint64_t *more, uint64_t *less, uint64_t differenc
 
 /* The holder of the lock vanished in a fork: what it was moving is lost, nothing is owned twice. */
 static COLD void repair(struct bin *bin) {
+    assert(lock_is_mine(&bin->lock));
     struct bin_sums sums = {.bin = bin};
     bin->slabs = NULL;
     bin->nempty = 0;

@@ -59,11 +59,14 @@ enum {
 /* ---------------------------------------------------------------- room and budget */
 
 static size_t bytes_of(unsigned c, unsigned objects) {
+    assert(c < CLASS_COUNT);
     return (size_t)objects * size_classes[c].size;
 }
 
 static void set_room(struct thread *thread, unsigned c, unsigned room) {
+    assert(c >= 1 && room <= UINT8_MAX);
     thread->spare_bytes += bytes_of(c, thread->room[c]);
+    assert(bytes_of(c, room) <= thread->spare_bytes);
     thread->spare_bytes -= bytes_of(c, room);
     thread->room[c] = (uint8_t)room;
 }
@@ -90,6 +93,7 @@ static inline void grow_room(struct thread *thread, size_t c) {
     }
     size_t affordable = room + thread->spare_bytes / sc->size;
     set_room(thread, (unsigned)c, (unsigned)min_size(min_size(room * 2u, most), affordable));
+    assert(thread->room[c] >= room && thread->room[c] <= most);
 }
 
 static void empty_class(struct thread *thread, unsigned c);
@@ -103,6 +107,7 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
     /* Never the last object's room: a class with magazines has some. */
     unsigned victim = richest_class(thread, (unsigned)max_size(2u * thread->room[c], 1));
     if (victim != 0) {
+        assert(victim != c && thread->room[victim] >= 2);
         set_room(thread, victim, thread->room[victim] / 2u);
         empty_class(thread, victim);
         grow_room(thread, c);
@@ -158,8 +163,10 @@ static inline struct rec *record_of(struct thread *thread, size_t c) {
 static inline struct closed close_give(struct thread *thread, struct rec *rec, size_t c) {
     uintptr_t give = close_top(&rec->give, 0);
     struct closed closed = {.give = magazine_of_give(give)};
+    assert(give != 0 && thread->cap[c] >= 1);
     closed.given = (void **)magazine_give_start(closed.give, thread->cap[c]);
     closed.ngive = (unsigned)((void **)give - closed.given);
+    assert(closed.ngive <= thread->cap[c]);
     return closed;
 }
 
@@ -168,6 +175,7 @@ static inline struct closed close_class(struct thread *thread, struct rec *rec, 
     uintptr_t take = close_top(&rec->take, ~(uintptr_t)MAGAZINE_MASK);
     closed.take = magazine_of_take(take);
     closed.ntake = magazine_take_count(take);
+    assert(closed.take != NULL && closed.take != closed.give);
     return closed;
 }
 
@@ -180,15 +188,23 @@ static inline void count_turn(uint8_t *turn) {
 #endif
 }
 
+/* F is open for what A leaves of the room, at most half of it. */
+static inline bool is_within_room(unsigned room, unsigned ntake, unsigned cap) {
+    return cap <= (room + 1) / 2 && (ntake + cap <= room || (room == 1 && ntake <= 1));
+}
+
 /* Opens the class with F open for what A leaves of the room, at most half of it, and holding
  * `first` if that is not NULL. */
 static inline void open_class(struct thread *thread, struct rec *rec, size_t c,
                               struct closed closed, void *first) {
+    assert(rec->give == 0 && magazine_take_is_empty(rec->take));
+    assert(closed.ntake <= MAGAZINE_MOST && closed.take != closed.give);
     unsigned room = thread->room[c];
     assert(room > 0);
     unsigned left = room > closed.ntake ? room - closed.ntake : 1;
     unsigned half = (room + 1) / 2;
     unsigned cap = left < half ? left : half;
+    assert(is_within_room(room, closed.ntake, cap));
     count_turn(&thread->turn[c]);
     __atomic_store_n(&thread->cap[c], (uint8_t)cap, __ATOMIC_RELEASE);
     uintptr_t give = magazine_give_start(closed.give, cap);
@@ -222,6 +238,7 @@ static inline void copy_two(void **to, void **from, size_t end) {
 }
 
 static inline void copy_slots(void **to, void **from, size_t count) {
+    assert(count <= MAGAZINE_MOST);
     for (; count >= 2; count -= 2) {
         copy_two(to, from, count);
     }
@@ -267,6 +284,7 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
     if (room == 0) {
         return false;
     }
+    assert(thread->hot.rec[c].take == 0 && thread->room[c] == 0);
     struct closed empty = {.take = depot_new_magazine(), .give = depot_new_magazine()};
     if (empty.take == NULL || empty.give == NULL) {
         if (empty.take != NULL) {
@@ -304,6 +322,7 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
  * before a new chunk is asked for all that the depots and this thread's other classes hold.
  */
 static unsigned fetch(struct thread *thread, struct bin *bin, void **slots, unsigned count) {
+    assert(count >= 1 && count <= MAGAZINE_MOST);
     unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
     if (UNLIKELY(got == 0)) {
         if (!(attention_get() & ATTENTION_ORPHANS)) { /* A young child shares pages: touch few. */
@@ -315,6 +334,7 @@ static unsigned fetch(struct thread *thread, struct bin *bin, void **slots, unsi
         cache_make_way(thread, bin->size_class);
         got = bin_refill(bin, slots, count, PAGES_MAY_GROW);
     }
+    assert(got <= count);
     return got;
 }
 
@@ -345,6 +365,7 @@ static void count_uncached(struct thread *thread, unsigned arena, unsigned c, en
 }
 
 static void *alloc_from(struct thread *thread, unsigned arena, unsigned c, enum turn turn) {
+    assert(c >= 1 && c < CLASS_COUNT && arena_get(arena) != NULL);
     void *object = NULL;
     bool calls_hooks = false;
     if (UNLIKELY(arena_uses_hooks(arena))) {
@@ -378,6 +399,7 @@ static bool can_stash(const struct thread *thread, unsigned arena, unsigned c) {
 }
 
 void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned c, bool in_turn) {
+    assert(arena_bin_of_set(arena, ARENA_SET_TRACKED, c) != NULL);
     void *object = can_stash(thread, arena, c) && stash_count(thread, c) == 0
                        ? stash_fill(thread, arena, c)
                        : NULL;
@@ -414,6 +436,7 @@ static __attribute__((noinline)) void free_past_stash(struct thread *thread, uns
 }
 
 void cache_free_tracked(unsigned arena, unsigned c, void *object) {
+    assert(slab_word1(object) == slab_secret && !(arena & ARENA_APART));
     struct thread *thread = tls.self;
     count_tracked_free(thread, c);
     if (UNLIKELY(thread == NULL || thread->arena != arena || !stash_push(thread, c, object))) {
@@ -423,6 +446,7 @@ void cache_free_tracked(unsigned arena, unsigned c, void *object) {
 
 /* A freed object goes past F. */
 static void drain_one(struct thread *thread, unsigned c, void *object) {
+    assert(slab_word1(object) == slab_secret);
     count_add(&thread->fetched[c], -(uint64_t)1);
     bin_drain(c, &object, 1);
 }
@@ -448,6 +472,7 @@ static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread 
         got = fetch(thread, arena_bin(thread->arena, c), (*take)->slots + ntake, goal - ntake);
     }
     count_add(&thread->fetched[c], got);
+    assert(ntake + got <= goal && goal <= most);
     return ntake + got;
 }
 
@@ -496,18 +521,21 @@ static COLD void look_after_shrinking(void) {
  * where they are. */
 static void *refill_in_part(struct thread *thread, struct rec *rec, unsigned c,
                             struct closed closed, unsigned count) {
+    assert(count >= 1 && count < closed.ngive && magazine_take_is_empty(rec->take));
     unsigned stay = closed.ngive - count;
     copy_slots(closed.take->slots, closed.given + stay, count);
     count_add(&thread->filled[c], count);
     count_turn(&thread->turn[c]);
     publish(&rec->take, (uintptr_t)closed.take + (count - 1) * sizeof(void *));
     publish(&rec->give, (uintptr_t)(closed.given + stay));
+    assert(thread->filled[c] <= thread->due[c]);
     return closed.take->slots[count - 1];
 }
 
 /* As refill, with no more than `most` objects. */
 static COLD void *refill_up_to(struct thread *thread, struct rec *rec, unsigned c,
                                uintptr_t take_top, uint64_t most) {
+    assert(most >= 1 && magazine_take_is_empty(take_top));
     struct closed closed = close_give(thread, rec, c);
     closed.take = (struct magazine *)take_top;
     if (closed.ngive > most) {
@@ -521,6 +549,7 @@ static COLD void *refill_up_to(struct thread *thread, struct rec *rec, unsigned 
             return open_empty(thread, rec, c, closed);
         }
     }
+    assert(closed.ntake <= most);
     count_add(&thread->filled[c], closed.ntake);
     void *object = closed.take->slots[--closed.ntake];
     open_class(thread, rec, c, closed, NULL);
@@ -603,6 +632,7 @@ void *cache_alloc(struct thread *thread, unsigned c) {
 /* The `ntake` objects in `take` go to others; an empty magazine for them. */
 static __attribute__((noinline)) struct magazine *
 let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigned ntake) {
+    assert(ntake <= MAGAZINE_MOST && thread->filled[c] >= ntake);
     count_add(&thread->filled[c], -(uint64_t)ntake);
     count_add(&thread->fetched[c], -(uint64_t)ntake);
     take = depot_put(c, take, ntake);
@@ -616,6 +646,7 @@ let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigne
 static inline void relieve(struct thread *thread, size_t c, void *object) {
     struct rec *rec = record_of(thread, c);
     struct closed closed = close_class(thread, rec, c);
+    assert(closed.ngive == thread->cap[c]);
     count_add(&thread->filled[c], closed.ngive);
     if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
         closed.take = let_take_leave(thread, (unsigned)c, closed.take, closed.ntake);
@@ -654,6 +685,7 @@ void cache_free_full(struct thread *thread, size_t c, void *object) {
 }
 
 void cache_free(struct thread *thread, unsigned c, void *object) {
+    assert(slab_word1(object) == slab_secret);
     if (!magazine_push_slowly(&thread->hot.rec[c].give, object)) {
         cache_free_full(thread, c, object);
     }
@@ -692,6 +724,7 @@ static void flush_class(struct thread *thread, unsigned c) {
         depot_return_magazine(closed.give);
         set_room(thread, c, 0);
     }
+    assert(thread->hot.rec[c].take == 0 && thread->hot.rec[c].give == 0);
 }
 
 /*
@@ -699,6 +732,7 @@ static void flush_class(struct thread *thread, unsigned c) {
  * all of them in F: the next allocation comes to cache_alloc and looks around.
  */
 static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *object) {
+    assert((thread->room[c] == 0) == (thread->hot.rec[c].take == 0));
     if (size_classes[c].size > KEPT_OBJECT_BYTES || thread->room[c] == 0) {
         flush_class(thread, c);
         drain_one(thread, c, object);
@@ -761,6 +795,7 @@ void cache_recover_class(struct thread *gone, unsigned c) {
 
 /* Room may be promised to a class that got no magazines, or have been on its way. */
 void cache_recover(struct thread *gone) {
+    assert(gone->apart);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         if (gone->hot.rec[c].take != 0) {
             cache_recover_class(gone, c);
@@ -800,11 +835,6 @@ static void verify_slots_of(const struct thread *thread, unsigned c, enum cache_
                      magazine_give_count(rec->give, thread->cap[c]),
                      kind == CACHE_OF_NO_THREAD ? may_be_put : may_be_cached, thread);
     }
-}
-
-/* F is open for what A leaves of the room, at most half of it. */
-static bool is_within_room(unsigned room, unsigned ntake, unsigned cap) {
-    return cap <= (room + 1) / 2 && (ntake + cap <= room || (room == 1 && ntake <= 1));
 }
 
 static void verify_room(const struct thread *thread, unsigned c) {

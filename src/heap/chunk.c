@@ -29,6 +29,7 @@ unsigned chunk_count_units(unit_map map) {
 
 /* A bit at every multiple of `alignment`, which is a power of two. */
 static unit_map aligned_positions(unsigned alignment) {
+    assert(is_power_of_two(alignment));
     static const uint64_t pattern[] = {~UINT64_C(0),
                                        UINT64_C(0x5555555555555555),
                                        UINT64_C(0x1111111111111111),
@@ -75,6 +76,7 @@ int chunk_free_order(const struct chunk *chunk) {
 }
 
 struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit) {
+    assert(unit < CHUNK_UNITS && chunk->first[unit] == unit);
     struct span *span = &chunk->span[unit];
     if (unit == 0) {
         chunk->continues = 0;
@@ -94,5 +96,6 @@ unsigned chunk_next_run(unit_map map, unsigned *first) {
     }
     *first = start;
     unit_map rest = ~map >> start << start;
+    assert(start < CHUNK_UNITS);
     return lowest_unit(rest) - start;
 }

@@ -110,6 +110,7 @@ static inline unsigned chunk_unit(uintptr_t address) {
 }
 
 static inline unit_map chunk_units(unsigned first, unsigned count) {
+    assert(first < CHUNK_UNITS && first + count <= CHUNK_UNITS);
     unit_map ones = count >= CHUNK_UNITS ? ~(unit_map)0 : ((unit_map)1 << count) - 1;
     return ones << first;
 }

@@ -6,6 +6,7 @@
  */
 #include "heap/classmap.h"
 
+#include "base/log.h"
 #include "base/os.h"
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
@@ -75,6 +76,7 @@ static void unmap_closed_pieces(void) {
 void classmap_shrink(void) {
     if (!classmap_is_windowed()) {
         atomic_store_explicit(&classmap_mask, 0, memory_order_seq_cst);
+        assert(zero_byte == 0);
         unmap_closed_pieces();
     }
 }
@@ -94,6 +96,7 @@ static void widen_leaf_range(uint32_t leaf) {
 }
 
 bool classmap_cover(uintptr_t base) {
+    assert(base % CHUNK_BYTES == 0);
     if (base >> ADDRESS_BITS != 0 || uses_first_byte(base)) {
         return false;
     }
@@ -161,21 +164,25 @@ void classmap_walk(void (*visit)(uintptr_t start, uintptr_t end, void *context),
 }
 
 static chunk_slot *slot_of(uintptr_t base) {
+    assert(classmap_leaf(base) != NULL);
     chunk_slot *leaf = atomic_load_explicit(
         &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)], memory_order_relaxed);
     return &leaf[base >> LG_CHUNK & (LEAF_CHUNKS - 1)];
 }
 
 void classmap_enter(struct chunk *chunk) {
+    assert(atomic_load_explicit(slot_of(chunk->base), memory_order_relaxed) == NULL);
     /* Release: readers must find the chunk initialised. */
     atomic_store_explicit(slot_of(chunk->base), chunk, memory_order_release);
 }
 
 void classmap_leave(const struct chunk *chunk) {
+    assert(atomic_load_explicit(slot_of(chunk->base), memory_order_relaxed) == chunk);
     atomic_store_explicit(slot_of(chunk->base), NULL, memory_order_release);
 }
 
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {
+    assert(address % UNIT_BYTES == 0 && size_class < CLASS_COUNT);
     if (classmap_is_windowed()) {
         return;
     }
@@ -188,5 +195,6 @@ void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {
 }
 
 struct span *classmap_continued_span(const struct chunk *chunk) {
+    assert(chunk->continues != 0 && chunk->continues < chunk->base);
     return classmap_span(chunk->continues);
 }

@@ -26,6 +26,7 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "heap/chunk.h"
 #include "heap/fast.h"
 
@@ -82,6 +83,7 @@ static inline chunk_slot *classmap_leaf(uintptr_t address) {
 /* The chunk that shares its table entry with an address of which the caller knows that there is
  * one; the high bits are not compared. */
 static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
+    assert(classmap_leaf(address) != NULL);
     /* Acquire: the chunk is read next. */
     return atomic_load_explicit(&classmap_leaf(address)[address >> LG_CHUNK & (LEAF_CHUNKS - 1)],
                                 memory_order_acquire);
@@ -104,6 +106,7 @@ static inline struct chunk *classmap_chunk(uintptr_t address) {
 
 /* The chunk `distance` chunks behind this one, or NULL. */
 static inline struct chunk *classmap_neighbour(const struct chunk *chunk, ptrdiff_t distance) {
+    assert(chunk->base % CHUNK_BYTES == 0);
     return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
 }
 

@@ -24,6 +24,7 @@
 
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
@@ -161,6 +162,7 @@ static void read_large(const struct arena *arena, struct arena_counts *counts) {
 }
 
 static void add_free_run(unsigned kind, size_t units, void *context) {
+    assert(kind < PAGES_KINDS && units > 0);
     struct extent_counts *counts = context;
     size_t bytes = units * UNIT_BYTES;
     counts += counts_extent_of(bytes);
@@ -224,6 +226,7 @@ static size_t read_hooked(unsigned arena, struct arena_counts *counts) {
 }
 
 static void read_arena(unsigned arena, struct arena_counts *counts) {
+    assert(arena_get(arena) != NULL);
     const struct arena *from = arena_get(arena);
     struct thread_sums threads = thread_read_arena(arena);
     counts->nthreads = threads.threads;
@@ -263,6 +266,7 @@ void counts_read_destroyed(struct arena_counts *counts) {
 static void leave_out_present(struct arena_counts *counts) {
     for (unsigned i = 0; i < BIN_CLASSES; i++) {
         struct bin_counts *bin = &counts->bins[i];
+        assert(bin->curregs <= bin->nmalloc && bin->curslabs <= bin->nslabs);
         counts->small.nmalloc -= bin->curregs;
         bin->nmalloc -= bin->curregs;
         bin->nslabs -= bin->curslabs;

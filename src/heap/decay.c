@@ -10,6 +10,8 @@
  */
 #include "heap/decay.h"
 
+#include "base/log.h"
+
 enum { N = DECAY_STEPS };
 
 /* The share that stays, in parts of `WHOLE`.  Units fit in 34 bits, so products fit in 64. */
@@ -20,7 +22,9 @@ static const uint64_t LONGEST_MS = UINT64_C(1) << 50;
 
 static uint64_t weight(unsigned age) {
     uint64_t a = age < N ? age : N;
-    return WHOLE - a * a * a * (6 * a * a + 10 * N * N - 15 * a * N);
+    uint64_t gone = a * a * a * (6 * a * a + 10 * N * N - 15 * a * N);
+    assert(gone <= WHOLE);
+    return WHOLE - gone;
 }
 
 static size_t staying(size_t joined, unsigned age) {
@@ -42,6 +46,7 @@ size_t decay_limit(const struct decay *decay) {
 
 /* Takes `units` of those still staying at an age away, or all; how many that were. */
 static size_t take_away(struct decay *decay, unsigned age, size_t units) {
+    assert(age < N && units > 0);
     size_t here = staying(decay->joined[age], age);
     if (units >= here) {
         decay->joined[age] = 0;
@@ -76,6 +81,7 @@ static void grow_older(struct decay *decay, unsigned steps) {
 }
 
 static uint64_t step_start_ms(uint64_t steps, uint64_t decay_ms) {
+    assert(steps <= N);
     return steps * min_size(decay_ms, LONGEST_MS) / N;
 }
 
@@ -100,6 +106,7 @@ bool decay_advance(struct decay *decay, uint64_t now_ms, uint64_t decay_ms, size
     decay->joined[0] = kept - min_size(decay_limit(decay), kept);
     grow_older(decay, steps);
     decay->fewest = kept;
+    assert(decay_limit(decay) <= kept);
     return true;
 }
 

@@ -83,6 +83,7 @@ void depot_init(void) {
 /* The address of a magazine has ten zero bits; in `next` they count the objects of the magazine
  * itself. */
 static void *pack(struct magazine *next, unsigned count) {
+    assert((uintptr_t)next % MAGAZINE_BYTES == 0 && count <= MAGAZINE_MOST);
     return (void *)((uintptr_t)next | count);
 }
 
@@ -125,18 +126,21 @@ struct magazine *depot_new_magazine(void) {
 }
 
 void depot_return_magazine(struct magazine *empty) {
+    assert(empty != NULL && (uintptr_t)empty % MAGAZINE_BYTES == 0);
     enter_pool();
     push(&g.pool, empty);
     lock_release(&g.pool_lock);
 }
 
 static size_t bytes_of(unsigned size_class, size_t objects) {
+    assert(size_class >= 1 && size_class < CLASS_COUNT);
     return objects * max_size(size_classes[size_class].size, OBJECT_LEAST);
 }
 
 /* Accounts for `change` more objects, which may be negative. */
 static inline void account(struct depot *depot, unsigned size_class, size_t change) {
     size_t count = atomic_load_explicit(&depot->count, memory_order_relaxed);
+    assert(lock_is_mine(&depot->lock) && count + change <= SIZE_MAX / 2);
     atomic_store_explicit(&depot->count, count + change, memory_order_relaxed);
     size_t bytes = bytes_of(size_class, change);
     if (lock_is_single_threaded()) {
@@ -152,6 +156,7 @@ static inline void account(struct depot *depot, unsigned size_class, size_t chan
  * stays; the others may hold what is in it as well, and are dropped.
  */
 static COLD void repair(struct depot *depot) {
+    assert(lock_is_mine(&depot->lock));
     size_t count = 0;
     for (struct magazine *m = depot->waiting; m != NULL; m = waiting_next(m)) {
         count += waiting_count(m);
@@ -251,6 +256,7 @@ static inline void note_demand(size_t bytes) {
 
 /* Release, for the child of a fork: what the chain leads to was stored before. */
 static inline void set_waiting(struct depot *depot, struct magazine *first) {
+    assert(lock_is_mine(&depot->lock));
     __atomic_store_n(&depot->waiting, first, __ATOMIC_RELEASE);
 }
 
@@ -260,6 +266,7 @@ static inline void set_next(struct magazine *magazine, struct magazine *next, un
 
 /* Copies a small batch into the top magazine; false when it does not fit. */
 static bool top_up(struct depot *depot, const struct magazine *from, unsigned count) {
+    assert(lock_is_mine(&depot->lock) && count >= 1);
     struct magazine *top = depot->waiting;
     if (top == NULL || waiting_count(top) + count > MAGAZINE_MOST) {
         return false;
@@ -270,6 +277,7 @@ static bool top_up(struct depot *depot, const struct magazine *from, unsigned co
 }
 
 struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
+    assert(magazine != NULL && count <= MAGAZINE_MOST);
     if (UNLIKELY(arena_has_manual) && count > 0) {
         /* Depots are shared: what a reset may take away must not reach threads that know nothing. */
         count = bin_drain_manual(size_class, magazine->slots, count);
@@ -301,6 +309,7 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
 /* Exchanges the top magazine for an empty one, or copies the last objects out of it. */
 static unsigned take_from(struct depot *depot, struct magazine **magazine, unsigned count,
                           unsigned most) {
+    assert(lock_is_mine(&depot->lock));
     if (depot->waiting == NULL) { /* Those that have not left yet are as good. */
         depot->waiting = depot->leaving;
         depot->leaving = NULL;
@@ -310,6 +319,7 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
         return 0;
     }
     unsigned there = waiting_count(top);
+    assert(there >= 1);
     if (count == 0 && there <= most) {
         set_waiting(depot, waiting_next(top));
         push(&depot->empty, *magazine);
@@ -329,6 +339,7 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
 
 unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count,
                     unsigned most) {
+    assert(*magazine != NULL && count + most <= MAGAZINE_MOST);
     note_demand(bytes_of(size_class, most));
     if (depot_count(size_class) == 0) {
         return 0; /* An old look is harmless: the caller then refills from the bin. */
@@ -336,6 +347,7 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
     struct depot *depot = enter(size_class);
     unsigned n = take_from(depot, magazine, count, most);
     account(depot, size_class, -(size_t)n);
+    assert(n <= most);
     depot->fewest = min_size(depot->fewest, depot_count(size_class));
     lock_release(&depot->lock);
     return n;
@@ -343,6 +355,7 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
 
 /* Lets all magazines leave but the youngest with at least `stay` objects. */
 static void let_leave(struct depot *depot, size_t stay) {
+    assert(lock_is_mine(&depot->lock));
     struct magazine *last = NULL; /* of those that stay */
     size_t count = 0;
     for (struct magazine *m = depot->waiting; m != NULL && count < stay; m = waiting_next(m)) {
@@ -364,6 +377,7 @@ static void let_leave(struct depot *depot, size_t stay) {
         depot->waiting = NULL;
     }
     depot->fewest = count;
+    assert(count <= atomic_load_explicit(&depot->count, memory_order_relaxed));
 }
 
 /*

@@ -34,6 +34,7 @@
 #include "base/os.h"
 #include "heap/counts.h"
 #include "heap/decay.h"
+#include "heap/pages.h"
 
 enum {
     MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
@@ -100,6 +101,7 @@ unit_map dirty_units(enum chunk_queue kind, const struct chunk *chunk) {
 /* ---------------------------------------------------------------- the queues */
 
 static void join(enum chunk_queue kind, struct chunk *chunk) {
+    assert(pages_is_mine() && !chunk->queued[kind].is_in && chunk->owner == 0);
     struct queue *queue = &g.queue[kind];
     struct chunk_links *links = &chunk->queued[kind];
     *links = (struct chunk_links){.older = queue->newest, .is_in = true};
@@ -112,6 +114,7 @@ static void join(enum chunk_queue kind, struct chunk *chunk) {
 }
 
 static void leave(enum chunk_queue kind, struct chunk *chunk) {
+    assert(pages_is_mine() && chunk->queued[kind].is_in);
     struct queue *queue = &g.queue[kind];
     struct chunk_links *links = &chunk->queued[kind];
     *(links->older != NULL ? &links->older->queued[kind].newer : &queue->oldest) = links->newer;
@@ -128,6 +131,7 @@ static void settle(enum chunk_queue kind, struct chunk *chunk) {
 }
 
 static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
+    assert(chunk_count_units(units) <= read_sum(&g.queue[kind].units));
     struct queue *queue = &g.queue[kind];
     add(&queue->units, -(size_t)chunk_count_units(units));
     decay_note_taken(&queue->decay, read_sum(&queue->units));
@@ -145,6 +149,7 @@ static void note_regret(struct chunk *chunk, unit_map units) {
 }
 
 bool dirty_reuse(struct chunk *chunk, unit_map units) {
+    assert((chunk->used & units) == units);
     unit_map was_touched = chunk->touched & units;
     unit_map was_muzzy = chunk->muzzy & units;
     chunk->touched |= units;
@@ -166,6 +171,7 @@ bool dirty_reuse(struct chunk *chunk, unit_map units) {
 void dirty_keep(struct chunk *chunk, unit_map units) {
     struct queue *queue = &g.queue[CHUNK_DIRTY];
     add(&queue->units, chunk_count_units(units));
+    assert((units & chunk->used) == 0 && (units & ~chunk->touched) == 0);
     g.highest = max_size(g.highest, read_sum(&queue->units));
     settle(CHUNK_DIRTY, chunk);
 }
@@ -194,6 +200,7 @@ static void fade_allowance(void) {
 }
 
 void dirty_look_at_clock(void) {
+    assert(pages_is_mine());
     g.now_ms = os_now_ms();
     attention_note_time(g.now_ms);
     advance(CHUNK_DIRTY);
@@ -238,6 +245,7 @@ static unit_map purge_run(enum chunk_queue kind, struct chunk *chunk, unsigned f
         return 0;
     }
     unit_map units = chunk_units(chunk_unit(start), (unsigned)((end - start) / UNIT_BYTES));
+    assert((units & chunk->used) == 0 && (units & ~chunk->touched) == 0);
     count_add(&g.purges[kind].calls, 1);
     if ((lazily ? os_purge_lazily : os_purge)((void *)start, end - start) != 0) {
         return 0;
@@ -260,6 +268,7 @@ static void purge_spans(struct chunk *chunk) {
 static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
     size_t count = chunk_count_units(units);
     add(&g.queue[kind].units, -count);
+    assert((units & chunk->used) == 0 && read_sum(&g.queue[kind].units) <= SIZE_MAX / 2);
     g.queue[kind].due -= min_size(g.queue[kind].due, count);
     if (units & chunk->muzzy) {
         add(&g.queue[CHUNK_MUZZY].units, count);
@@ -301,6 +310,7 @@ static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
     size_t purged = 0;
     while (purged < most && chunk != last) {
         chunk = queue->oldest;
+        assert(chunk != NULL && chunk->queued[kind].is_in);
         purged += purge_chunk(kind, chunk, most - purged, cause);
         if (purged < most && chunk->queued[kind].is_in) {
             leave(kind, chunk);
@@ -407,6 +417,7 @@ uint64_t dirty_wait_ms(void) {
 /* ---------------------------------------------------------------- repairing, checking, counting */
 
 void dirty_reset(void) {
+    assert(pages_is_mine());
     for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
         g.queue[kind] = (struct queue){0};
     }

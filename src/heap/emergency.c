@@ -65,6 +65,7 @@ static void *cut_block(struct area *area, size_t size, size_t alignment) {
             return NULL;
         }
         uint64_t after = (uint64_t)end << 32 | ((uint32_t)state + 1);
+        assert(end > start && start >= HEAD_BYTES && (uint32_t)state < UINT32_MAX);
         /* Acquire: an area that starts again was left by others. */
         if (atomic_compare_exchange_weak_explicit(&area->state, &state, after, memory_order_acquire,
                                                   memory_order_relaxed)) {
@@ -105,6 +106,7 @@ void *emergency_alloc(size_t size, size_t alignment) {
         return NULL;
     }
     alignment = max_size(alignment, 16);
+    assert(is_power_of_two(alignment));
     for (unsigned i = 0; i < AREAS; i++) {
         struct area *area = atomic_load_explicit(&g.areas[i], memory_order_acquire);
         if (area == NULL) {
@@ -156,9 +158,11 @@ bool emergency_free(void *block) {
         return false;
     }
     struct area *area = find_area((uintptr_t)block);
+    assert(area != NULL && head->self == ~(uintptr_t)head);
     uint64_t state = atomic_load_explicit(&area->state, memory_order_relaxed);
     uint64_t after;
     do {
+        assert((uint32_t)state >= 1);
         after = (uint32_t)state == 1 ? 0 : state - 1;
         /* Release: whoever cuts the area anew comes after our last use of the block. */
     } while (!atomic_compare_exchange_weak_explicit(&area->state, &state, after,
@@ -173,6 +177,7 @@ size_t emergency_count(void) {
 /* ---------------------------------------------------------------- objects to free later */
 
 void emergency_defer(void *object) {
+    assert((uintptr_t)object % SMALLEST == 0);
     void *next = atomic_load_explicit(&g.deferred, memory_order_relaxed);
     do {
         *(void **)object = next;

@@ -73,6 +73,7 @@ static inline void thread_mark_inside(bool inside) {
  * * 8 is an addressing mode, and computing it once would be one more instruction on each fast path.
  */
 static inline struct rec *thread_record(struct hot *hot, size_t *class4) {
+    assert(*class4 % 4 == 0 && *class4 / 4 <= CLASS_COUNT);
     __asm__("" : "+r"(*class4));
     return (struct rec *)((char *)hot + *class4 * 8);
 }
@@ -116,10 +117,12 @@ static inline uint8_t classmap_get(uintptr_t address) {
 extern uint64_t slab_secret HIDDEN;
 
 static inline uint64_t slab_word1(const void *object) {
+    assert((uintptr_t)object % SMALLEST == 0);
     return ((const uint64_t *)object)[1];
 }
 
 static inline void slab_set_word1(void *object, uint64_t value) {
+    assert((uintptr_t)object % SMALLEST == 0);
     ((uint64_t *)object)[1] = value;
 }
 
@@ -135,6 +138,7 @@ void cache_free_full(struct thread *thread, size_t size_class, void *object);
 /* The same for the caller, who has a heap.  The pointer of the second has passed all checks of the fast
  * path. */
 static inline void *heap_alloc_cached(unsigned size_class) {
+    assert(tls.self != NULL && size_class >= 1 && size_class < CLASS_COUNT);
     void *object = cache_alloc_empty(tls.self, size_class);
     if (LIKELY(object != NULL)) {
         slab_set_word1(object, 0);
@@ -143,6 +147,7 @@ static inline void *heap_alloc_cached(unsigned size_class) {
 }
 
 static inline void heap_free_cached(unsigned size_class, void *address) {
+    assert(tls.self != NULL && size_class >= 1 && size_class < CLASS_COUNT);
     slab_set_word1(address, slab_secret);
     cache_free_full(tls.self, size_class, address);
 }

@@ -8,6 +8,7 @@
  */
 #include "heap/heap.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
@@ -137,6 +138,7 @@ void *heap_alloc(size_t size, bool *zeroed) {
 }
 
 void *heap_alloc_aligned(size_t size, size_t alignment) {
+    assert(is_power_of_two(alignment));
     bool zeroed;
     return alloc_any(size_class_aligned(size, alignment), size, alignment, &zeroed);
 }
@@ -150,6 +152,7 @@ static bool is_cached(unsigned size_class, const void *address) {
 }
 
 static enum heap_verdict judge_start(struct heap_object *object, const void *address) {
+    assert(object->span->kind == SPAN_SLAB && object->base == (uintptr_t)address);
     switch (bin_look(object->span, (uintptr_t)address)) {
     case BIN_OBJECT_FREE:
         return HEAP_DOUBLE_FREE;
@@ -175,6 +178,7 @@ static void locate_in_slab(struct heap_object *object, const void *address) {
     object->size = sc->size;
     uint32_t index = size_class_index(sc, offset);
     object->base = slab->base + (uintptr_t)index * sc->size;
+    assert(offset <= sc->slab_mask && object->base <= (uintptr_t)address);
     if (index >= sc->total) {
         object->verdict = HEAP_SLAB_END;
     } else {
@@ -255,6 +259,7 @@ static bool free_large(const struct heap_object *object) {
 
 /* Counts as an object that goes past F of its thread. */
 static bool free_tracked(const struct heap_object *object) {
+    assert(object->span->arena & ARENA_TRACKED);
     void *address = (void *)object->base;
     uint32_t id = bin_claim_tracked(object->span, object->size_class, address);
     if (LIKELY(id != 0)) {
@@ -265,6 +270,7 @@ static bool free_tracked(const struct heap_object *object) {
 
 /* Memory from hooks: nothing of it is cached, and what is empty now may be due to go. */
 static COLD bool free_apart(const struct heap_object *object) {
+    assert(object->span->arena & ARENA_APART);
     unsigned arena = object->span->arena;
     bool done = true;
     if (arena & ARENA_TRACKED) {
@@ -281,6 +287,7 @@ static COLD bool free_apart(const struct heap_object *object) {
 
 /* Of an arena that the program made: cached only by threads that use this arena. */
 static COLD void free_manual(const struct heap_object *object) {
+    assert(object->size_class != 0 && !slab_is_shared(object->span));
     const struct thread *thread = tls.self;
     if (thread != NULL && thread->arena == object->span->arena) {
         free_small(object->size_class, (void *)object->base);
@@ -325,6 +332,7 @@ static COLD bool free_in_mode(const struct heap_object *object) {
 }
 
 bool heap_free(const struct heap_object *object) {
+    assert(object->verdict == HEAP_LIVE);
     if (object->span == NULL) {
         return emergency_free((void *)object->base);
     }
@@ -336,6 +344,7 @@ bool heap_free(const struct heap_object *object) {
  * locks.  It is left alone: a leak at worst, and never owned twice.
  */
 bool heap_free_later(const struct heap_object *object) {
+    assert(object->verdict == HEAP_LIVE);
     if (object->span == NULL) {
         return emergency_free((void *)object->base);
     }

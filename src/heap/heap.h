@@ -17,6 +17,7 @@
 
 #include "base/bits.h"
 #include "base/common.h"
+#include "base/log.h"
 
 struct span;
 
@@ -53,6 +54,7 @@ extern struct size_class size_classes[CLASS_COUNT] HIDDEN;
 
 /* The class of a request of up to SMALL_MAX bytes. */
 static inline unsigned size_class_of(size_t size) {
+    assert(size <= SMALL_MAX);
     if (size <= 256) {
         return size == 0 ? 1 : (unsigned)(size + 15) / 16;
     }

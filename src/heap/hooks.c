@@ -9,7 +9,9 @@
  */
 #include "heap/hooks.h"
 
+#include "base/log.h"
 #include "base/os.h"
+#include "heap/pages.h"
 #include "heap/thread.h"
 
 /* ---------------------------------------------------------------- calling */
@@ -21,18 +23,21 @@ struct outside {
 };
 
 static struct outside go_outside(void) {
+    assert(!pages_is_mine());
     uint8_t in_hook = tls.modes & THREAD_IN_HOOK;
     tls.modes |= THREAD_IN_HOOK;
     return (struct outside){thread_go_outside(), in_hook};
 }
 
 static void come_back(struct outside state) {
+    assert(tls.modes & THREAD_IN_HOOK);
     thread_come_back(state.thread);
     tls.modes = (uint8_t)((tls.modes & ~THREAD_IN_HOOK) | state.in_hook);
 }
 
 uintptr_t hooks_alloc(struct extent_hooks *hooks, unsigned arena, size_t size, size_t alignment,
                       bool *zero, bool *commit) {
+    assert(size % CHUNK_BYTES == 0 && is_power_of_two(alignment));
     *zero = false;
     *commit = true;
     if (hooks->alloc == NULL) {
@@ -68,6 +73,7 @@ typedef bool (*range_hook)(struct extent_hooks *, void *, size_t, size_t, size_t
 
 static bool call(struct extent_hooks *hooks, range_hook hook, unsigned arena,
                  struct hooks_range range) {
+    assert(range.length > 0 && range.offset + range.length <= range.size);
     if (hook == NULL) {
         return false;
     }

@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/hooked.h"
@@ -52,6 +53,7 @@ bool large_is_possible(size_t bytes, size_t alignment) {
 }
 
 static size_t units_for(size_t bytes) {
+    assert(bytes > 0 && bytes <= most_bytes + UNIT_BYTES);
     return (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
@@ -90,6 +92,7 @@ static void count_resize(unsigned arena, size_t old_bytes, size_t bytes) {
 
 void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed,
                   unsigned arena) {
+    assert(is_power_of_two(alignment) && !(arena & ARENA_TRACKED));
     if (!large_is_possible(bytes, alignment)) {
         return NULL;
     }
@@ -104,6 +107,8 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
     }
     span->bytes = usable;
     span->arena = (uint16_t)arena;
+    assert(span->kind == SPAN_NONE && span->base % alignment == 0);
+    assert(usable <= units * UNIT_BYTES && units * UNIT_BYTES < usable + UNIT_BYTES);
     /* Release: whoever gets the pointer and frees it finds the span complete. */
     __atomic_store_n(&span->kind, SPAN_LARGE, __ATOMIC_RELEASE);
     count_alloc(arena, usable);
@@ -127,6 +132,7 @@ static COLD void lose(size_t units) {
 /* Units in which there may be moved pages.  If the kernel refuses to put new memory in their place
  * they are ordinary dirty units and stay in the list. */
 static void give_back_moved(uintptr_t base, size_t units) {
+    assert(base % UNIT_BYTES == 0 && units >= 1);
     uintptr_t end = base + units * UNIT_BYTES;
     uintptr_t piece_end;
     if (!moved_look(base, end, &piece_end) && piece_end == end) {
@@ -158,6 +164,7 @@ static void give_back(const struct span *span, uintptr_t base, size_t units) {
 }
 
 void large_release(struct span *span) {
+    assert(span->kind == SPAN_NONE);
     count_free(span->arena, span->bytes);
     give_back(span, span->base, units_for(span->bytes));
 }
@@ -166,6 +173,7 @@ void large_release(struct span *span) {
 
 /* The whole pages that a shrinking block leaves in its last unit. */
 static void purge_rest(uintptr_t base, size_t old_bytes, size_t bytes) {
+    assert(bytes < old_bytes && bytes % os_facts.page_bytes == 0);
     size_t end = min_size(old_bytes, units_for(bytes) * UNIT_BYTES);
     if (end - bytes >= PURGE_LEAST) {
         os_purge((void *)(base + bytes), end - bytes);
@@ -178,6 +186,7 @@ static bool extend(const struct span *span, size_t units, size_t more) {
 }
 
 bool large_resize(struct span *span, size_t bytes) {
+    assert(span->kind == SPAN_LARGE);
     if (bytes > most_bytes) {
         return false;
     }
@@ -213,6 +222,7 @@ struct journey {
 
 /* Brings the next piece to its place.  False when that place is lost. */
 static bool bring_piece(struct journey *way, size_t bytes) {
+    assert(bytes > 0 && way->done + bytes <= way->bytes);
     void *from = (void *)(way->from + way->done);
     void *to = (void *)(way->to + way->done);
     if (bytes >= way->least && moved_add((uintptr_t)to, bytes)) {
@@ -267,6 +277,7 @@ static size_t least_to_move(const struct span *span, bool onto_used) {
 
 /* The place the block has left.  Where it was one piece that moved, its pages are empty now. */
 static void give_back_left(const struct span *span, const struct journey *way) {
+    assert(way->done == way->bytes);
     size_t empty = span->moved_pieces == 0 && way->copied == 0 ? way->bytes / UNIT_BYTES : 0;
     size_t units = units_for(way->bytes);
     if (empty > 0) {
@@ -295,6 +306,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
                           .to = target->base,
                           .bytes = span->bytes,
                           .least = least_to_move(span, !zeroed)};
+    assert(target != span && way.bytes <= usable);
     if (!travel(&way, span->moved_pieces != 0)) {
         lose(units_for(usable));
         __atomic_store_n(&span->kind, SPAN_LARGE, __ATOMIC_RELEASE);

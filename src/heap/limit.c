@@ -25,6 +25,7 @@
 
 #include "base/attention.h"
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/counts.h"
 #include "heap/fast.h"
@@ -134,6 +135,7 @@ static void enter(void) {
 }
 
 void limit_tell_program(void) {
+    assert(!tls.inside);
     thread_mark_inside(true);
     enter();
     limit_callback *callback = g.callback;

@@ -22,6 +22,7 @@
 #pragma once
 
 #include "base/common.h"
+#include "base/log.h"
 
 enum {
     MAGAZINE_BYTES = 1024,
@@ -59,6 +60,7 @@ static inline unsigned magazine_take_count(uintptr_t take) {
 
 /* Where a magazine that may hold `capacity` objects starts filling. */
 static inline uintptr_t magazine_give_start(struct magazine *magazine, unsigned capacity) {
+    assert(capacity <= MAGAZINE_MOST);
     return (uintptr_t)magazine + (MAGAZINE_SLOTS - capacity) * sizeof(void *);
 }
 
@@ -113,6 +115,7 @@ static inline bool magazine_push_slowly(uintptr_t *give, void *object) {
 
 /* Hands out the object at the top; the caller made sure that there is one. */
 static inline void *magazine_pop(uintptr_t *take, uintptr_t top) {
+    assert(!magazine_take_is_empty(top) && top % sizeof(void *) == 0);
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     __asm__ volatile("subq $8, %0" : "+m"(*take));
 #else
@@ -124,6 +127,7 @@ static inline void *magazine_pop(uintptr_t *take, uintptr_t top) {
 
 /* Puts an object on top; the caller made sure that there is room. */
 static inline void magazine_push(uintptr_t *give, uintptr_t top, void *object) {
+    assert(!magazine_give_is_full(top) && top % sizeof(void *) == 0);
     *(void **)top = object;
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     __asm__ volatile("addq $8, %0" : "+m"(*give) : : "memory");

@@ -11,6 +11,7 @@
 #include "heap/meta.h"
 
 #include "base/lock.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/limit.h"
 
@@ -33,6 +34,7 @@ static struct {
 
 /* One store makes each change visible.  Those too many are not told of. */
 static void note_range(uintptr_t start, uintptr_t end) {
+    assert(lock_is_mine(&g.lock) && start < end);
     unsigned count = g.range_count;
     for (unsigned i = 0; i < count; i++) {
         if (g.ranges[i].start == end) {
@@ -72,6 +74,7 @@ static bool grow(size_t bytes) {
 }
 
 void *meta_alloc(size_t bytes, size_t alignment) {
+    assert(bytes > 0 && is_power_of_two(alignment));
     if (!limit_allows(bytes)) {
         return NULL;
     }
@@ -87,6 +90,7 @@ void *meta_alloc(size_t bytes, size_t alignment) {
         start = align_up(g.next, alignment);
     }
     g.next = start + bytes;
+    assert(start % alignment == 0 && g.next <= g.end);
     atomic_fetch_add_explicit(&g.bytes, bytes, memory_order_relaxed);
     lock_release(&g.lock);
     return (void *)start;

@@ -19,6 +19,7 @@
 #include "heap/moved.h"
 
 #include "base/lock.h"
+#include "base/log.h"
 
 struct range {
     uintptr_t start;
@@ -34,6 +35,7 @@ static struct {
 static struct range ranges[MOVED_MOST];
 
 static struct range *find_empty(void) {
+    assert(lock_is_mine(&g.lock) && g.top <= MOVED_MOST);
     for (size_t i = 0; i < g.top; i++) {
         if (ranges[i].bytes == 0) {
             return &ranges[i];
@@ -43,6 +45,7 @@ static struct range *find_empty(void) {
 }
 
 bool moved_add(uintptr_t start, size_t bytes) {
+    assert(bytes > 0);
     (void)lock_acquire(&g.lock);
     struct range *range = find_empty();
     if (range != NULL) {
@@ -55,6 +58,7 @@ bool moved_add(uintptr_t start, size_t bytes) {
 }
 
 void moved_forget(uintptr_t start, uintptr_t end) {
+    assert(start <= end);
     (void)lock_acquire(&g.lock);
     for (size_t i = 0; i < g.top; i++) {
         struct range *range = &ranges[i];
@@ -68,6 +72,7 @@ void moved_forget(uintptr_t start, uintptr_t end) {
 }
 
 bool moved_look(uintptr_t at, uintptr_t end, uintptr_t *piece_end) {
+    assert(at < end);
     bool moved = false;
     (void)lock_acquire(&g.lock);
     for (size_t i = 0; i < g.top; i++) {
@@ -83,6 +88,7 @@ bool moved_look(uintptr_t at, uintptr_t end, uintptr_t *piece_end) {
         }
     }
     lock_release(&g.lock);
+    assert(end > at);
     *piece_end = end;
     return moved;
 }

@@ -48,9 +48,13 @@ void pages_init(void) {
     region_init();
 }
 
+static size_t used_units(void) {
+    return atomic_load_explicit(&g.used_units, memory_order_relaxed);
+}
+
 static void add_used(size_t units) {
-    size_t old = atomic_load_explicit(&g.used_units, memory_order_relaxed);
-    atomic_store_explicit(&g.used_units, old + units, memory_order_relaxed);
+    assert(lock_is_mine(&g.lock) && used_units() + units <= SIZE_MAX / 2);
+    atomic_store_explicit(&g.used_units, used_units() + units, memory_order_relaxed);
 }
 
 static struct chunk *chunk_of_node(struct pairing_node *node) {
@@ -332,10 +336,6 @@ static void ask_for_background(void) {
     }
 }
 
-static size_t used_units(void) {
-    return atomic_load_explicit(&g.used_units, memory_order_relaxed);
-}
-
 /* A piece at a time, so that others are not kept waiting. */
 static void purge_in_pieces(void) {
     while (dirty_purge_some(used_units())) {
@@ -398,7 +398,7 @@ struct pages_totals pages_totals(void) {
     struct dirty_totals dirty = dirty_totals();
     return (struct pages_totals){
         .mapped = region_mapped_units() * UNIT_BYTES,
-        .used = atomic_load_explicit(&g.used_units, memory_order_relaxed) * UNIT_BYTES,
+        .used = used_units() * UNIT_BYTES,
         .dirty = dirty.dirty * UNIT_BYTES,
         .muzzy = dirty.muzzy * UNIT_BYTES,
         .purged = dirty.purged * UNIT_BYTES,
@@ -568,6 +568,10 @@ void pages_lock(void) {
 
 void pages_unlock(void) {
     lock_release(&g.lock);
+}
+
+bool pages_is_mine(void) {
+    return lock_is_mine(&g.lock);
 }
 
 struct verify_sums {

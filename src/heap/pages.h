@@ -77,6 +77,7 @@ bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *contex
 /* The page heap's lock, for those who describe chunks of their own (hooked.c). */
 void pages_lock(void);
 void pages_unlock(void);
+bool pages_is_mine(void); /* for asserts: does the caller hold it? */
 
 /* Checks every invariant of the page heap; stops the process when one is broken. */
 void pages_verify(void);

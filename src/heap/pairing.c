@@ -10,6 +10,8 @@
 
 /* Joins two trees whose roots have no siblings; either may be NULL. */
 static struct pairing_node *meld(struct pairing_node *a, struct pairing_node *b) {
+    assert(a == NULL || a->sibling == NULL);
+    assert(b == NULL || b->sibling == NULL);
     if (a == NULL || b == NULL) {
         return a != NULL ? a : b;
     }
@@ -53,6 +55,7 @@ static struct pairing_node *meld_siblings(struct pairing_node *first) {
 }
 
 void pairing_insert(struct pairing_node **set, struct pairing_node *node, uint64_t key) {
+    assert(*set != node);
     node->key = key;
     node->child = node->sibling = node->back = NULL;
     *set = meld(*set, node);
@@ -67,6 +70,7 @@ void pairing_remove(struct pairing_node **set, struct pairing_node *node) {
         if (node->back->child == node) {
             node->back->child = node->sibling;
         } else {
+            assert(node->back->sibling == node);
             node->back->sibling = node->sibling;
         }
         if (node->sibling != NULL) {

@@ -15,6 +15,7 @@
  */
 #include "heap/place.h"
 
+#include "base/log.h"
 #include "heap/arena.h"
 #include "heap/bin.h"
 #include "heap/cache.h"
@@ -109,6 +110,7 @@ static bool needs_the_usual_way(struct place place, const struct heap_object *ob
 }
 
 bool place_free(struct place place, const struct heap_object *object) {
+    assert(object->verdict == HEAP_LIVE);
     if (needs_the_usual_way(place, object)) {
         return heap_free(object);
     }

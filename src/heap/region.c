@@ -22,8 +22,10 @@
 #include <string.h>
 
 #include "base/attention.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/pages.h"
 #include "heap/runs.h"
 #include "opt/opt.h"
 
@@ -49,6 +51,7 @@ void region_init(void) {
 
 /* Gives the addresses behind the frontier back; they may be terabytes nobody will get. */
 static void drop_frontier(void) {
+    assert(pages_is_mine());
     if (g.end > g.frontier) {
         os_unmap((void *)g.frontier, g.end - g.frontier);
         g.end = g.frontier;
@@ -62,6 +65,7 @@ void region_shed(void) {
 
 /* Reserves `bytes` addresses at a multiple of the chunk size; 0 when refused. */
 static uintptr_t reserve_aligned(size_t bytes) {
+    assert(bytes > 0 && bytes % CHUNK_BYTES == 0);
     uintptr_t wide = (uintptr_t)os_reserve(NULL, bytes + CHUNK_BYTES);
     if (wide == 0) {
         return 0;
@@ -73,6 +77,7 @@ static uintptr_t reserve_aligned(size_t bytes) {
     if (start < wide + CHUNK_BYTES) {
         os_unmap((void *)(start + bytes), wide + CHUNK_BYTES - start);
     }
+    assert(start % CHUNK_BYTES == 0);
     return start;
 }
 
@@ -122,10 +127,12 @@ static bool reserve_region(size_t chunks) {
         g.frontier = start;
     }
     g.end = start + bytes;
+    assert(g.frontier % CHUNK_BYTES == 0 && g.frontier <= g.end);
     return true;
 }
 
 static bool ensure_frontier(size_t chunks) {
+    assert(chunks >= 1);
     if ((g.end - g.frontier) / CHUNK_BYTES >= chunks) {
         return true;
     }
@@ -166,6 +173,7 @@ static struct chunk *new_chunk(void) {
 /* Describes the chunk at the frontier, whose memory is committed.  NULL, with the frontier where it
  * was, without memory or where the address cannot be described. */
 static struct chunk *describe_chunk(void) {
+    assert(g.frontier + CHUNK_BYTES <= g.end);
     if (!classmap_cover(g.frontier)) {
         return NULL;
     }
@@ -187,6 +195,7 @@ static struct chunk *describe_chunk(void) {
  * What was described before a failure stays as free chunks.
  */
 static bool commit_at_frontier(size_t chunks) {
+    assert(pages_is_mine() && (g.end - g.frontier) / CHUNK_BYTES >= chunks);
     if (os_commit((void *)g.frontier, chunks * CHUNK_BYTES) != 0) {
         drop_frontier();
         return false;
@@ -231,6 +240,7 @@ bool region_grow_at(uintptr_t address, size_t chunks) {
 }
 
 void region_reset(void) {
+    assert(pages_is_mine());
     g.blank = g.blank_end = NULL;
     g.frontier = g.end = g.small_end = 0;
     g.mapped_units = 0;

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "heap/classmap.h"
+#include "heap/pages.h"
 
 enum {
     EXACT_RUNS = 32,             /* runs of 1 .. 32 chunks have a set each ... */
@@ -30,10 +31,12 @@ static struct chunk *chunk_of_node(struct pairing_node *node) {
 }
 
 static unsigned set_of(size_t length) {
+    assert(length >= 1);
     return (unsigned)(length <= EXACT_RUNS ? length - 1 : EXACT_RUNS + bits_floor_log2(length) - 5);
 }
 
 static void insert(struct chunk *first, uint32_t length) {
+    assert(pages_is_mine() && length >= 1 && first->run == 0 && first->bucket == 0);
     classmap_neighbour(first, (ptrdiff_t)length - 1)->run = length;
     first->run = length;
     first->starts_run = 1;
@@ -43,6 +46,7 @@ static void insert(struct chunk *first, uint32_t length) {
 
 static void remove(struct chunk *first) {
     assert(first->starts_run && first->run > 0);
+    assert(pages_is_mine());
     pairing_remove(&g.sets[set_of(first->run)], &first->node);
     first->starts_run = 0;
     classmap_neighbour(first, (ptrdiff_t)first->run - 1)->run = 0;
@@ -64,6 +68,7 @@ static struct chunk *run_after(const struct chunk *chunk) {
 }
 
 void runs_add(struct chunk *first, uint32_t length) {
+    assert(length >= 1 && first->used == 0 && first->owner == 0);
     struct chunk *after = run_after(classmap_neighbour(first, (ptrdiff_t)length - 1));
     if (after != NULL) {
         length += after->run;
@@ -89,11 +94,13 @@ struct chunk *runs_find(size_t chunks, size_t alignment_chunks) {
 }
 
 struct chunk *runs_cut(struct chunk *first, size_t chunks, size_t alignment_chunks) {
+    assert(first->starts_run && first->run >= chunks + alignment_chunks - 1);
     uint32_t length = first->run;
     remove(first);
     uintptr_t aligned = align_up(first->base, alignment_chunks * CHUNK_BYTES);
     uint32_t before = (uint32_t)((aligned - first->base) / CHUNK_BYTES);
     struct chunk *taken = classmap_chunk(aligned);
+    assert(taken != NULL && taken->used == 0);
     if (before > 0) {
         insert(first, before);
     }

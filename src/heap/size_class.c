@@ -21,6 +21,7 @@ enum {
 struct size_class size_classes[CLASS_COUNT];
 
 static uint32_t size_of_class(unsigned c) {
+    assert(c >= 1 && c < CLASS_COUNT);
     if (c <= 16) {
         return c * 16;
     }
@@ -34,6 +35,7 @@ static uint32_t size_of_class(unsigned c) {
 }
 
 static uint32_t slab_bytes(uint32_t size) {
+    assert(size % SMALLEST == 0 && size <= SMALL_MAX);
     if (size <= 256) {
         return 16 << 10;
     }
@@ -55,6 +57,8 @@ static void fill_row(struct size_class *sc, uint32_t size) {
     sc->limit = excess == 0 ? 1 : sc->total * excess;
     sc->room_max = (uint16_t)min_size(ROOM_BYTES / size, ROOM_OBJECTS);
     sc->few = (uint16_t)min_size(max_size(FEW_BYTES / size, FEW_AT_LEAST), FEW_AT_MOST);
+    assert(sc->total >= 2 && (sc->slab_mask & (sc->slab_mask + 1)) == 0);
+    assert(sc->room_max >= 1 && sc->room_max <= UINT8_MAX);
 }
 
 void size_class_init(void) {
@@ -66,6 +70,7 @@ void size_class_init(void) {
 }
 
 unsigned size_class_widely_aligned(size_t size, size_t alignment) {
+    assert(is_power_of_two(alignment));
     if (size > SMALL_MAX || alignment > SMALL_MAX / 2) {
         return 0;
     }

@@ -59,6 +59,8 @@ static void add_untouched(size_t bytes) {
 }
 
 void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
+    assert(size_class >= 1 && size_class < CLASS_COUNT && slab->kind == SPAN_NONE);
+    assert(!(arena & ARENA_TRACKED) || slab->ids != NULL);
     slab->nout = SLAB_APART;
     slab->ncarved = 0;
     slab->slow_frees = 0;
@@ -76,6 +78,7 @@ unsigned slab_shared_arenas;
 /* Granules whose class byte says so; none where not every thread may cache, so that all frees are
  * slow. */
 static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
+    assert(ncarved <= slab_class(slab)->total);
     if (UNLIKELY(!slab_is_shared(slab))) {
         return 0;
     }
@@ -85,6 +88,7 @@ static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
 }
 
 void slab_destroy(struct span *slab) {
+    assert(slab->kind == SPAN_SLAB && slab_is_empty(slab));
     add_untouched(-untouched_in(slab));
     classmap_publish(slab->base, granules_ready(slab, slab->ncarved), 0);
     __atomic_store_n(&slab->kind, SPAN_NONE, __ATOMIC_RELAXED);
@@ -92,6 +96,7 @@ void slab_destroy(struct span *slab) {
 
 /* Carves up to, but not including, object `end`. */
 static void carve_to(struct span *slab, unsigned end) {
+    assert(end > slab->ncarved && end <= slab_class(slab)->total);
     const struct size_class *sc = slab_class(slab);
     size_t before = untouched_in(slab);
     unsigned ready = granules_ready(slab, slab->ncarved);
@@ -116,6 +121,7 @@ static void carve_page(struct span *slab) {
 }
 
 void slab_publish_granule(struct span *slab, uintptr_t object) {
+    assert(object >= slab->base && object - slab->base <= slab_class(slab)->slab_mask);
     const struct size_class *sc = slab_class(slab);
     size_t granule_end = align_down(object - slab->base, UNIT_BYTES) + UNIT_BYTES;
     size_t end = min_size((granule_end + sc->size - 1) / sc->size, sc->total);
@@ -137,6 +143,7 @@ static void take_whole_word(uintptr_t first, uintptr_t size, void **slots) {
  * pointers, because the caller publishes them.
  */
 unsigned slab_take(struct span *slab, void **slots, unsigned count) {
+    assert(count >= 1 && slab->kind == SPAN_SLAB);
     const struct size_class *sc = slab_class(slab);
     while (slab_nfree(slab) < count && slab->ncarved < sc->total) {
         carve_page(slab);
@@ -159,10 +166,12 @@ unsigned slab_take(struct span *slab, void **slots, unsigned count) {
         slab->bits[w] = word;
     }
     slab->nout = (int16_t)(slab->nout + (int)wanted);
+    assert(slab_nout(slab) <= slab->ncarved && slab->ncarved <= sc->total);
     return wanted;
 }
 
 void slab_repair(struct span *slab) {
+    assert(slab->kind == SPAN_SLAB && slab->ncarved <= slab_class(slab)->total);
     unsigned total = slab_class(slab)->total;
     if (slab->ncarved < total) {
         bits_clear_range(slab->bits, slab->ncarved, total - slab->ncarved);

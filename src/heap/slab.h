@@ -68,6 +68,7 @@ static inline uint32_t slab_owner(const struct span *slab) {
 }
 
 static inline unsigned slab_nfree(const struct span *slab) {
+    assert(slab_nout(slab) <= slab->ncarved);
     return slab->ncarved - slab_nout(slab);
 }
 
@@ -82,6 +83,7 @@ static inline bool slab_is_full(const struct span *slab) {
 
 /* The number of an object in a slab for tracked ones. */
 static inline uint32_t *slab_id_place(const struct span *slab, const void *object) {
+    assert(slab->arena & ARENA_TRACKED && slab->ids != NULL);
     uint32_t offset = (uint32_t)((uintptr_t)object - slab->base);
     return &slab->ids[size_class_index(slab_class(slab), offset)];
 }

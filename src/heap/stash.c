@@ -38,6 +38,7 @@ void *stash_fill(struct thread *thread, unsigned arena, unsigned c) {
     }
     void **slots = stash->objects[c];
     stash->room[c] = (uint8_t)room_of(c);
+    assert(stash->count[c] == 0 && !(arena & ARENA_APART));
     unsigned got = bin_refill(arena_bin(arena | ARENA_TRACKED, c), slots, stash->room[c] / 2u,
                               PAGES_USED_BEFORE);
     if (got == 0) {
@@ -57,6 +58,7 @@ void stash_close(struct thread *thread) {
 static void give_back(struct stash *stash, unsigned c, unsigned older) {
     void **slots = stash->objects[c];
     unsigned rest = stash->count[c] - older;
+    assert(older <= stash->count[c]);
     stash_set_count(stash, c, 0);
     bin_drain(c, slots, older);
     __builtin_memmove(slots, slots + older, rest * sizeof(slots[0]));

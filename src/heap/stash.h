@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "heap/bin.h"
 #include "heap/thread.h"
 
@@ -33,6 +34,7 @@ static inline unsigned stash_count(const struct thread *thread, unsigned size_cl
 
 /* Release: what was put in is there before it is counted. */
 static inline void stash_set_count(struct stash *stash, unsigned size_class, unsigned count) {
+    assert(count <= STASH_MOST);
     __atomic_store_n(&stash->count[size_class], (uint8_t)count, __ATOMIC_RELEASE);
 }
 

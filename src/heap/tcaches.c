@@ -44,15 +44,18 @@ static struct thread *enter(unsigned id) {
     if (UNLIKELY(found == LOCK_ABANDONED)) {
         cache_recover(cache->heap);
     }
+    assert(cache->heap->apart && cache->heap != tls.self);
     return cache->heap;
 }
 
 static void leave(unsigned id) {
+    assert(lock_is_mine(&find(id)->lock));
     lock_release(&find(id)->lock);
 }
 
 /* Call with the table locked: the lowest number that is free, with a cache without heap behind it. */
 static int take_number(void) {
+    assert(lock_is_mine(&table_lock));
     for (unsigned id = 0; id < TCACHES_MOST; id++) {
         struct tcache *cache = find(id);
         if (cache != NULL && __atomic_load_n(&cache->heap, __ATOMIC_RELAXED) != NULL) {
@@ -73,6 +76,7 @@ static int take_number(void) {
 }
 
 static void set_heap(struct tcache *cache, struct thread *heap) {
+    assert(lock_is_mine(&cache->lock) && (heap == NULL) != (cache->heap == NULL));
     __atomic_store_n(&cache->heap, heap, __ATOMIC_RELAXED);
 }
 

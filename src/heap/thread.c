@@ -108,6 +108,16 @@ static struct thread *make_heap(void) {
     return thread;
 }
 
+/* Does a heap cache nothing? */
+static bool is_empty(const struct thread *thread) {
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        if (thread->hot.rec[c].take != 0 || stash_count(thread, c) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static struct thread *take_heap(void) {
     enter();
     struct thread *thread = g.unused;
@@ -119,6 +129,7 @@ static struct thread *take_heap(void) {
 }
 
 static void push(struct thread **list, struct thread *thread) {
+    assert(lock_is_mine(&g.lock) && *list != thread);
     thread->next = *list;
     thread->link = list;
     if (*list != NULL) {
@@ -128,6 +139,7 @@ static void push(struct thread **list, struct thread *thread) {
 }
 
 static void unlink(struct thread *thread) {
+    assert(lock_is_mine(&g.lock) && *thread->link == thread);
     *thread->link = thread->next;
     if (thread->next != NULL) {
         thread->next->link = thread->link;
@@ -143,6 +155,7 @@ static void list_heap(struct thread *thread) {
 
 /* Call with the lock held; the heap is empty and its counts are settled. */
 static void retire_heap(struct thread *thread) {
+    assert(is_empty(thread) && g.count >= 1);
     unlink(thread);
     thread->next = g.unused;
     g.unused = thread;
@@ -225,6 +238,7 @@ static void never_sample(struct thread *thread) {
 }
 
 static void prepare_heap(struct thread *thread, unsigned arena) {
+    assert(is_empty(thread) && arena < ARENA_INDICES);
     limit_by_options(thread);
     thread->apart = false;
     thread->is_custom = false;
@@ -254,9 +268,12 @@ static void choose_path(void) {
     bool parked = tls.self == NULL || classmap_is_windowed() || opt.all_slow ||
                   tls.modes & (THREAD_UNCACHED | THREAD_HOOKED | THREAD_EXACT | THREAD_IGNORED);
     tls.hot = parked ? (struct hot *)(uintptr_t)&zeros : &tls.self->hot;
+    assert(magazine_take_is_empty(zeros.rec[0].take) && (parked || tls.self != NULL));
 }
 
 static struct thread *own_heap(struct thread *thread) {
+    assert(tls.self == NULL && !tls.dead);
+    assert(!thread->apart && !thread->is_custom);
     subtract_traffic(thread); /* of those who had it before */
     set_owner(thread, lock_generation());
     tls.self = thread;
@@ -318,6 +335,7 @@ void thread_exit(void) {
     tls.modes &= THREAD_IN_HOOK | THREAD_IGNORED;
     choose_path();
     arena_unbind(thread->arena);
+    assert(tls.hot == &zeros && thread->generation == 0);
     if (!may_stay) {
         empty_and_retire(thread);
         return;
@@ -333,6 +351,7 @@ void thread_flush_left(void) {
     for (unsigned arena = 0; arena < arena_count(); arena++) {
         struct thread *thread = take_left(arena);
         if (thread != NULL) {
+            assert(thread->arena == arena && thread->generation == 0);
             empty_and_retire(thread);
         }
     }
@@ -381,6 +400,7 @@ bool thread_recover_some(void) {
     while (orphan != NULL && c < CLASS_COUNT && orphan->hot.rec[c].take == 0) {
         c++;
     }
+    assert(orphan == NULL || orphan->generation != lock_generation());
     if (orphan != NULL && c < CLASS_COUNT) {
         cache_recover_class(orphan, c);
     } else if (orphan != NULL) {
@@ -431,6 +451,7 @@ static unsigned read_given(const struct thread *thread, unsigned c, void *const 
 }
 
 static bool heap_holds(const struct thread *thread, unsigned c, const void *object) {
+    assert(c >= 1 && c < CLASS_COUNT);
     uintptr_t take = read_top(&thread->hot.rec[c].take);
     if (take != 0 && slots_hold(magazine_of_take(take)->slots, magazine_take_count(take), object)) {
         return true;
@@ -545,6 +566,7 @@ void thread_settle_counts(struct thread *thread) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         struct look look = look_at(thread, c);
         count_set(&thread->filled[c], look.in_take);
+        assert(thread != tls.self || look.filled >= look.in_take);
         count_set(&thread->fetched[c], look.in_take + look.in_give);
         if (look.filled != look.in_take) {
             count_add_shared(&requests[c], look.filled - look.in_take);
@@ -567,6 +589,7 @@ struct thread *thread_make_apart(void) {
     if (apart != NULL) {
         prepare_heap(apart, 0);
         apart->apart = true;
+        assert(apart->generation != lock_generation());
         enter();
         push(&g.apart, apart);
         lock_release(&g.lock);
@@ -575,6 +598,7 @@ struct thread *thread_make_apart(void) {
 }
 
 void thread_end_apart(struct thread *apart) {
+    assert(apart->apart && is_empty(apart));
     thread_settle_counts(apart);
     enter();
     unlink(apart);
@@ -607,6 +631,7 @@ bool thread_set_arena(unsigned arena) {
     arena_unbind(thread->arena);
     __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     thread->apart = arena_is_manual(arena);
+    assert(is_empty(thread));
     tls.modes &= (uint8_t) ~(THREAD_HOOKED | THREAD_UNSETTLED);
     tls.modes |= arena_uses_hooks(arena) ? THREAD_HOOKED : 0;
     choose_path();
@@ -621,6 +646,7 @@ void thread_note_hooks(void) {
 
 COLD void thread_settle_modes(void) {
     if (tls.modes & THREAD_UNSETTLED) {
+        assert(tls.self != NULL && tls.modes & THREAD_HOOKED);
         cache_flush(tls.self);
         tls.modes &= (uint8_t)~THREAD_UNSETTLED;
         choose_path();
@@ -676,6 +702,7 @@ unsigned thread_class_max(unsigned size_class) {
 }
 
 void thread_set_class_max(unsigned size_class, unsigned objects) {
+    assert(size_class >= 1 && size_class < CLASS_COUNT);
     struct thread *thread = demand_heap();
     if (thread != NULL) {
         cache_flush_class(thread, size_class);
@@ -735,6 +762,7 @@ static void add(uint64_t *sum, size_t bytes) {
 }
 
 void thread_count_alloc(size_t bytes) {
+    assert(tls.self != NULL && tls.modes & THREAD_EXACT);
     struct thread_exact *exact = &tls.self->exact;
     add(&exact->allocated, bytes);
     int64_t above = held(exact) - exact->base;
@@ -742,6 +770,7 @@ void thread_count_alloc(size_t bytes) {
 }
 
 void thread_count_free(size_t bytes) {
+    assert(tls.self != NULL && tls.modes & THREAD_EXACT);
     add(&tls.self->exact.deallocated, bytes);
 }
 

@@ -39,6 +39,7 @@
 #include "heap/track.h"
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/real.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
@@ -81,6 +82,7 @@ static __attribute__((noinline)) uint64_t draw_far(size_t size, uint64_t rate) {
     if (rate == 0) {
         return TRACK_NEVER;
     }
+    assert(size > 0);
     double gap = -real_log(1 - track_random()) * (double)rate / (double)size;
     return gap < (double)TRACK_NEVER ? (uint64_t)gap + 1 : TRACK_NEVER;
 }
@@ -120,7 +122,9 @@ bool track_follow_agents(void) {
 
 /* What is in A went in under another rate, and passes. */
 static void draw_due(struct thread *thread, unsigned c) {
+    assert(c >= 1 && c < CLASS_COUNT);
     thread->due[c] = thread->filled[c] + draw_gap(size_classes[c].size) - 1;
+    assert(thread->due[c] >= thread->filled[c]);
 }
 
 static void draw_all(struct thread *thread, uint64_t epoch) {
@@ -152,6 +156,7 @@ static unsigned arena_of_place(struct place place) {
 
 /* This allocation counts: the gap begins behind it. */
 static bool is_distance_over(struct thread *thread, unsigned c) {
+    assert(thread == tls.self);
     if (!magazine_take_is_empty(thread->hot.rec[c].take) || track_distance(thread, c) != 0) {
         return false;
     }
@@ -198,6 +203,7 @@ static void *alloc_tracked_small(struct place place, unsigned arena, unsigned c,
     struct thread *thread = place_is_own(place) ? thread_self() : tls.self;
     void *object = cache_alloc_tracked(thread, arena, c, in_turn);
     if (object != NULL) {
+        assert(slab_id(classmap_span((uintptr_t)object), object) == 0);
         slab_set_id(classmap_span((uintptr_t)object), object, id);
         slab_set_word1(object, 0);
     }
@@ -231,6 +237,7 @@ static __attribute__((noinline)) void *alloc_anywhere(const struct track_request
 
 /* What the caller keeps of its class comes first, where that is all there is to ask. */
 void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed) {
+    assert(id != 0);
     *zeroed = false;
     unsigned c = request->size_class;
     struct thread *thread = tls.self;
@@ -244,6 +251,7 @@ void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed
     count_add(&thread->filled[c], 1);
     count_add(&thread->fetched[c], 1);
     uintptr_t base = (uintptr_t)object & ~(uintptr_t)size_classes[c].slab_mask;
+    assert(slab_id(classmap_span_sharing(base), object) == 0 && slab_word1(object) == slab_secret);
     slab_set_id(classmap_span_sharing(base), object, id);
     slab_set_word1(object, 0);
     return object;
@@ -291,6 +299,7 @@ void track_ignore_forked(bool is_ignored) {
 }
 
 enum track_marked track_set_ignored(const struct heap_object *object, bool is_ignored) {
+    assert(object->verdict == HEAP_LIVE && object->span != NULL);
     struct span *span = object->span;
     if (object->size_class != 0) {
         if (!(span->arena & ARENA_TRACKED)) {
@@ -320,6 +329,7 @@ void track_tell_resized(uint32_t id, const void *before, const void *object, siz
 }
 
 void track_free_small(const struct span *slab, unsigned size_class, void *address, uint32_t id) {
+    assert(id != 0 && slab_id(slab, address) == 0);
     track_tell_freed(id, address, size_classes[size_class].size);
     slab_set_word1(address, slab_secret);
     cache_free_tracked(slab->arena & ARENA_INDEX, size_class, address);
@@ -327,11 +337,13 @@ void track_free_small(const struct span *slab, unsigned size_class, void *addres
 
 /* A few objects at a time: no lock may be held while the layer above is told. */
 void track_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {
+    assert(bin->arena & ARENA_TRACKED);
     enum { BATCH = 32 };
     void *objects[BATCH];
     uint32_t ids[BATCH];
     unsigned count;
     while ((count = bin_claim_live(bin, slab, base, objects, ids, BATCH)) > 0) {
+        assert(count <= BATCH);
         for (unsigned i = 0; i < count; i++) {
             track_tell_freed(ids[i], objects[i], size_classes[bin->size_class].size);
             slab_set_word1(objects[i], slab_secret);

@@ -26,6 +26,7 @@
  */
 #include "leak/mark.h"
 
+#include "base/log.h"
 #include "base/os.h"
 #include "heap/heap.h"
 #include "leak/present.h"
@@ -84,6 +85,7 @@ static inline bool find(uintptr_t address, struct object *object) {
         return false;
     }
     object->state = state_at(object->is.base);
+    assert(object->is.base <= address);
     return object->state != NULL;
 }
 
@@ -145,6 +147,7 @@ static bool is_open(enum mark_state state) {
 }
 
 static void take(const struct object *object, enum mark_state state) {
+    assert(is_open(*object->state) && census_is_live(&object->is) && !is_open(state));
     *object->state = (uint8_t)state;
     work_push(&g->todo, object->is.base);
 }
@@ -168,6 +171,7 @@ static void follow(uintptr_t word) {
 }
 
 static void scan(uintptr_t start, uintptr_t end, void *context) {
+    assert(g->options.step >= 1 && is_power_of_two(g->options.step));
     (void)context;
     size_t step = g->options.step;
     for (uintptr_t at = align_up(start, step); at + sizeof(uintptr_t) <= end; at += step) {
@@ -267,6 +271,7 @@ static void start_from(struct work_stack *stack) {
 }
 
 void mark_follow(void) {
+    assert(g->round == ROUND_ROOTS);
     follow_all();
     g->round = ROUND_IGNORED;
     walk_marked(note_ignored, NULL);
@@ -329,6 +334,7 @@ static bool find_unseen(uintptr_t *at, uintptr_t end, struct object *object) {
 /* Visits everything that a lost object leads to and notes the order in which objects are left.  The path from
  * the first to the present one is on the stack: each with where its scan goes on. */
 static void visit_from(uintptr_t first, struct work_stack *left) {
+    assert(*state_at(first) == MARK_SEEN);
     uintptr_t base = first, at = first;
     for (;;) {
         struct object object, next;
@@ -364,6 +370,7 @@ static void call_definite(const struct mark_live *live, void *context) {
 }
 
 void mark_sort_lost(bool all_definite) {
+    assert(g->round != ROUND_DEFINITE);
     struct work_stack left = {0};
     uintptr_t base;
     if (all_definite) {

@@ -63,6 +63,7 @@ static uint64_t compute_weight(uint64_t usable, uint64_t rate) {
     double weight = WEIGHT_ONE / real_one_minus_exp((double)usable / (double)rate);
     /* What a sample stands for is bounded, or sums would run over. */
     const double most = (double)(UINT64_C(1) << 60);
+    assert(weight >= WEIGHT_ONE);
     return (uint64_t)((weight < most ? weight : most) + 0.5);
 }
 
@@ -97,6 +98,7 @@ static inline struct sums sums_of_record(const struct record *record) {
 }
 
 static void note_peak(void) {
+    assert(lock_is_mine(&g.lock));
     if (g.live.all_bytes > g.peak.all_bytes) {
         g.peak = g.live;
         g.peak_number++;
@@ -109,6 +111,7 @@ static inline void tell(void) {
 
 /* The live counts of a context go from one value to another. */
 static void change_live(struct context *context, const struct sums *from, const struct sums *to) {
+    assert(lock_is_mine(&g.lock) && context->generation == g.generation);
     context_save(context, g.peak_number);
     sums_subtract(&context->live, from);
     sums_add(&context->live, to);
@@ -120,6 +123,7 @@ static void change_live(struct context *context, const struct sums *from, const 
 
 /* The same for an object that was not there, or is not there any more. */
 static inline void add_live(struct context *context, const struct sums *change) {
+    assert(lock_is_mine(&g.lock) && context->generation == g.generation);
     context_save(context, g.peak_number);
     sums_add(&context->live, change);
     sums_add(&g.live, change);
@@ -128,6 +132,8 @@ static inline void add_live(struct context *context, const struct sums *change) 
 }
 
 static inline void subtract_live(struct context *context, const struct sums *change) {
+    assert(change->objects <= context->live.objects && change->bytes <= context->live.bytes);
+    assert(change->objects <= g.live.objects && change->all_bytes <= g.live.all_bytes);
     context_save(context, g.peak_number);
     sums_subtract(&context->live, change);
     sums_subtract(&g.live, change);
@@ -169,10 +175,13 @@ void record_read_class(size_t usable, bool accumulated, struct record_class *sum
 /* ---------------------------------------------------------------- the lock */
 
 static uint32_t *unused_at(uint32_t place) {
+    assert(place < g.last);
     return table_at_sized(&g.unused, place, sizeof(uint32_t));
 }
 
 static inline void put_back(uint32_t number) {
+    assert(lock_is_mine(&g.lock) && number >= 1 && number <= g.last);
+    assert(g.nunused < g.last);
     record_at(number)->generation = RECORD_UNUSED;
     *unused_at(g.nunused++) = number;
 }
@@ -223,6 +232,7 @@ void record_unlock(void) {
 
 /* One that was used before, or a new one; 0 without memory. */
 static uint32_t take_number(void) {
+    assert(lock_is_mine(&g.lock));
     if (LIKELY(g.nunused > 0)) {
         return *unused_at(--g.nunused);
     }
@@ -239,6 +249,7 @@ uint32_t record_take_slowly(struct record_stash *stash) {
         if (number == 0) {
             break;
         }
+        assert(number <= g.last);
         record_at(number)->generation = RECORD_TAKEN;
         stash->numbers[stash->count++] = number;
     }
@@ -247,6 +258,7 @@ uint32_t record_take_slowly(struct record_stash *stash) {
 }
 
 void record_untake(struct record_stash *stash, uint32_t number) {
+    assert(record_at(number)->generation == RECORD_TAKEN);
     if (stash->count < RECORD_STASH) {
         stash->numbers[stash->count++] = number;
         return;
@@ -303,6 +315,7 @@ static inline struct context *find_context(struct record_stash *stash, uint32_t 
 bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
     struct record *record = record_at(number);
     enter();
+    assert(record->generation == RECORD_TAKEN && number <= g.last);
     uint32_t at;
     uint32_t stack = record->context;
     struct context *context = find_context(stash, stack, owner, &at);
@@ -331,6 +344,7 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
     if (UNLIKELY(journal_is_on()) && end != NULL) {
         journal_note(number, context, end);
     }
+    assert(context->generation == g.generation && context->live.objects >= 1);
     if (end != NULL && end->ns != 0 && end->ns - *record_birth(number) < RECORD_TEMPORARY_NS) {
         context->temporary += record->weight;
     }
@@ -343,6 +357,7 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end) {
     struct record *record = record_at(number);
     enter();
+    assert(record->generation != RECORD_TAKEN && record->generation != RECORD_UNUSED);
     if (UNLIKELY(atomic_load_explicit(&record->recent, memory_order_relaxed) != 0)) {
         recent_leave(record, end);
     }
@@ -364,6 +379,7 @@ static void change_size(struct record *record, uint64_t usable) {
     uint64_t requested = grew ? usable : min_size(record_requested(record), usable);
     record->usable = usable;
     record->slack = (int32_t)(usable - requested);
+    assert(record_requested(record) <= usable);
     if (record->generation == g.generation && record->context != 0) {
         struct sums after = sums_of_record(record);
         struct context *context = context_at(record->context);

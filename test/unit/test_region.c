@@ -12,7 +12,11 @@
 #include "heap/runs.h"
 #include "unit.h"
 
-TEST_SETUP(start_heap);
+static void start(void) {
+    start_heap();
+    pages_lock();
+}
+TEST_SETUP(start);
 
 /* Takes a run of new chunks out of the sets, so that the next growth is seen. */
 static struct chunk *grow(size_t chunks) {
@@ -93,7 +97,9 @@ TEST(impossible_growth_is_refused_and_the_next_one_works) {
     size_t before = region_mapped_units();
     check(!region_grow((size_t)1 << 26)); /* 2^47 bytes */
     check_eq(region_mapped_units(), before);
+    pages_unlock();
     pages_verify();
+    pages_lock();
     grow(1);
 }
 

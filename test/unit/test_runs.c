@@ -7,6 +7,7 @@
 
 #include "heap/classmap.h"
 #include "heap/heap.h"
+#include "heap/pages.h"
 #include "heap/region.h"
 #include "unit.h"
 
@@ -21,6 +22,7 @@ static struct {
 /* The heap's own free chunks are set aside: the runs hold ours alone. */
 static void start(void) {
     start_heap();
+    pages_lock();
     check(region_grow(CHUNKS));
     struct chunk *first = runs_find(CHUNKS, 1);
     check(first != NULL);
