@@ -24,6 +24,7 @@
 #include "heap/classmap.h"
 #include "heap/dirty.h"
 #include "heap/emergency.h"
+#include "heap/extents.h"
 #include "heap/hooked.h"
 #include "heap/hooks.h"
 #include "heap/large.h"
@@ -597,7 +598,7 @@ void arena_verify(void) {
         ensure(arena->threads == 0 || arena->state == ARENA_LIVE);
         ensure(!arena->uses_hooks || (arena->hooked != NULL && arena_any_hooked));
         if (arena->hooked != NULL) {
-            hooked_verify(a);
+            extents_verify(arena->hooked);
         }
         verify_bins(a);
         verify_sums(a);

@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
+#include "heap/extents.h"
 #include "heap/hooked.h"
 #include "heap/slab.h"
 
@@ -102,7 +103,7 @@ static struct span *take_units(const struct bin *bin, enum pages_growth growth) 
     bool zeroed = false;
     size_t units = slab_units(bin);
     if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
-        struct span *hooked = hooked_take(bin->arena, units, units, &zeroed);
+        struct span *hooked = extents_take(bin->arena, units, units, &zeroed);
         if (hooked != NULL) {
             hooked->is_fresh = false;
         }
@@ -182,7 +183,7 @@ static void release_slab(struct bin *bin, struct span *slab) {
         leave_ids(bin, slab->ids);
     }
     if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
-        hooked_give_back(base, slab_units(bin));
+        extents_give_back(base, slab_units(bin));
     } else {
         pages_give_back(base, slab_units(bin));
     }

@@ -5,7 +5,7 @@
  * A run of n set bits is found by and-ing the map with itself shifted: after shifts that sum up to
  * n - 1, a bit is left exactly where a run of n starts.
  *
- * Threads     Pure functions of their arguments, but for chunk_fresh_span, which the lock guards.
+ * Threads     Pure functions of their arguments, but for those that change a chunk: the lock guards it.
  */
 #include "heap/chunk.h"
 
@@ -72,7 +72,7 @@ int chunk_map_order(unit_map map) {
 }
 
 int chunk_free_order(const struct chunk *chunk) {
-    return chunk_map_order(~chunk->used);
+    return chunk_map_order(chunk_available(chunk));
 }
 
 struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit) {
@@ -98,4 +98,19 @@ unsigned chunk_next_run(unit_map map, unsigned *first) {
     unit_map rest = ~map >> start << start;
     assert(start < CHUNK_UNITS);
     return lowest_unit(rest) - start;
+}
+
+void chunk_join(struct chunk_list *list, enum chunk_queue kind, struct chunk *chunk) {
+    assert(!chunk->queued[kind].is_in);
+    chunk->queued[kind] = (struct chunk_links){.older = list->newest, .is_in = true};
+    *(list->newest != NULL ? &list->newest->queued[kind].newer : &list->oldest) = chunk;
+    list->newest = chunk;
+}
+
+void chunk_leave(struct chunk_list *list, enum chunk_queue kind, struct chunk *chunk) {
+    struct chunk_links *links = &chunk->queued[kind];
+    assert(links->is_in);
+    *(links->older != NULL ? &links->older->queued[kind].newer : &list->oldest) = links->newer;
+    *(links->newer != NULL ? &links->newer->queued[kind].older : &list->newest) = links->older;
+    links->is_in = false;
 }

@@ -83,6 +83,12 @@ struct chunk_links {
     bool is_in;
 };
 
+/* Those of one queue, in the order in which they joined. */
+struct chunk_list {
+    struct chunk *oldest;
+    struct chunk *newest;
+};
+
 /*
  * The spans lie apart from the rest: they are most of what a chunk costs, and a chunk that holds
  * nothing needs none of them, so their pages can be given back.
@@ -94,6 +100,7 @@ struct chunk {
     unit_map touched;
     unit_map muzzy;           /* free, and offered to the kernel; a part of touched */
     unit_map early;           /* given back before their time, and not used since */
+    unit_map committed;       /* can be used: all of them, but for what extent hooks took */
     struct pairing_node node; /* in a bucket of the page heap, or in its set of free runs */
     uintptr_t continues; /* base of the span from an earlier chunk that unit 0 is part of, or 0 */
     uint32_t run;        /* free chunks: length of the run, in its first and last chunk */
@@ -124,7 +131,12 @@ unsigned chunk_find_run(unit_map map, unsigned count, unsigned alignment);
 /* Largest k such that 2^k naturally aligned units are in the map; -1 when none is. */
 int chunk_map_order(unit_map map);
 
-/* The same for the free units of a chunk. */
+/* Units that can be had. */
+static inline unit_map chunk_available(const struct chunk *chunk) {
+    return ~chunk->used & chunk->committed;
+}
+
+/* The same for those. */
 int chunk_free_order(const struct chunk *chunk);
 
 /* The span that starts at this unit, made new: without an owner, and with kind SPAN_NONE. */
@@ -132,3 +144,7 @@ struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit);
 
 /* The next maximal run of set bits at or after `*first`; its length, 0 when there is none. */
 unsigned chunk_next_run(unit_map map, unsigned *first);
+
+/* A chunk joins the list of a queue, as the newest, or leaves it. */
+void chunk_join(struct chunk_list *list, enum chunk_queue kind, struct chunk *chunk);
+void chunk_leave(struct chunk_list *list, enum chunk_queue kind, struct chunk *chunk);

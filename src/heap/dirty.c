@@ -56,8 +56,7 @@ enum cause {
 };
 
 struct queue {
-    struct chunk *oldest;
-    struct chunk *newest;
+    struct chunk_list chunks;
     struct decay decay;
     size_t due;           /* units that may no longer stay */
     _Atomic size_t units; /* written under the lock, read without */
@@ -101,25 +100,13 @@ unit_map dirty_units(enum chunk_queue kind, const struct chunk *chunk) {
 /* ---------------------------------------------------------------- the queues */
 
 static void join(enum chunk_queue kind, struct chunk *chunk) {
-    assert(pages_is_mine() && !chunk->queued[kind].is_in && chunk->owner == 0);
-    struct queue *queue = &g.queue[kind];
-    struct chunk_links *links = &chunk->queued[kind];
-    *links = (struct chunk_links){.older = queue->newest, .is_in = true};
-    if (queue->newest != NULL) {
-        queue->newest->queued[kind].newer = chunk;
-    } else {
-        queue->oldest = chunk;
-    }
-    queue->newest = chunk;
+    assert(pages_is_mine() && chunk->owner == 0);
+    chunk_join(&g.queue[kind].chunks, kind, chunk);
 }
 
 static void leave(enum chunk_queue kind, struct chunk *chunk) {
-    assert(pages_is_mine() && chunk->queued[kind].is_in);
-    struct queue *queue = &g.queue[kind];
-    struct chunk_links *links = &chunk->queued[kind];
-    *(links->older != NULL ? &links->older->queued[kind].newer : &queue->oldest) = links->newer;
-    *(links->newer != NULL ? &links->newer->queued[kind].older : &queue->newest) = links->older;
-    links->is_in = false;
+    assert(pages_is_mine());
+    chunk_leave(&g.queue[kind].chunks, kind, chunk);
 }
 
 /* After units of the kind came or went. */
@@ -305,11 +292,11 @@ static size_t purge_chunk(enum chunk_queue kind, struct chunk *chunk, size_t mos
  * end of the queue, and each chunk has its turn once. */
 static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
     struct queue *queue = &g.queue[kind];
-    struct chunk *last = queue->newest;
+    struct chunk *last = queue->chunks.newest;
     struct chunk *chunk = NULL;
     size_t purged = 0;
     while (purged < most && chunk != last) {
-        chunk = queue->oldest;
+        chunk = queue->chunks.oldest;
         assert(chunk != NULL && chunk->queued[kind].is_in);
         purged += purge_chunk(kind, chunk, most - purged, cause);
         if (purged < most && chunk->queued[kind].is_in) {

@@ -27,15 +27,6 @@ void hooked_set_hooks(struct hooked *hooked, struct extent_hooks *hooks);
 void *hooked_alloc_small(unsigned arena, unsigned size_class);
 void *hooked_alloc_large(unsigned arena, size_t size, size_t alignment, bool *zeroed);
 
-/*
- * Units in extents that are there and committed, as with pages_take, pages_extend within an extent,
- * and pages_give_back.  No hook is called: hooked_settle does what is due after a give-back.  `arena`
- * may carry ARENA_HOOKED.
- */
-struct span *hooked_take(unsigned arena, size_t units, size_t alignment, bool *zeroed);
-bool hooked_extend(uintptr_t base, size_t units, size_t more);
-void hooked_give_back(uintptr_t base, size_t units);
-
 /* Calls hooks: gives back what has been free for the arena's dirty_decay_ms.  Milliseconds until there
  * is more to do, UINT64_MAX when nothing is kept or it is kept for ever. */
 uint64_t hooked_settle(unsigned arena);
@@ -54,10 +45,3 @@ struct hooked_totals {
     size_t muzzy;  /* free, and purged lazily or no hook would purge it */
 };
 struct hooked_totals hooked_totals(unsigned arena);
-
-/* All bins and extents of an arena; stops the process when something is wrong. */
-void hooked_verify(unsigned arena);
-
-/* The page heap's repair after a fork: sets are forgotten, then each chunk is added again. */
-void hooked_repair_begin(void);
-void hooked_repair_chunk(struct chunk *chunk);

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
+#include "heap/extents.h"
 #include "heap/hooked.h"
 #include "heap/moved.h"
 #include "heap/region.h"
@@ -100,7 +101,7 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
     size_t units = units_for(usable);
     size_t alignment_units = max_size(alignment / UNIT_BYTES, 1);
     struct span *span = UNLIKELY(arena & ARENA_HOOKED)
-                            ? hooked_take(arena, units, alignment_units, zeroed)
+                            ? extents_take(arena, units, alignment_units, zeroed)
                             : pages_take(units, alignment_units, growth, zeroed);
     if (span == NULL) {
         return NULL;
@@ -155,7 +156,7 @@ static void give_back_moved(uintptr_t base, size_t units) {
 
 static void give_back(const struct span *span, uintptr_t base, size_t units) {
     if (UNLIKELY(span->arena & ARENA_HOOKED)) {
-        hooked_give_back(base, units);
+        extents_give_back(base, units);
     } else if (UNLIKELY(span->moved_pieces != 0)) {
         give_back_moved(base, units);
     } else {
@@ -181,7 +182,7 @@ static void purge_rest(uintptr_t base, size_t old_bytes, size_t bytes) {
 }
 
 static bool extend(const struct span *span, size_t units, size_t more) {
-    return span->arena & ARENA_HOOKED ? hooked_extend(span->base, units, more)
+    return span->arena & ARENA_HOOKED ? extents_extend(span->base, units, more)
                                       : pages_extend(span->base, units, more, PAGES_MAY_GROW);
 }
 

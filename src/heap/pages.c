@@ -2,22 +2,19 @@
  *
  * pages.c - which chunk a run of units comes from: taking, extending, giving back.
  *
- * Chunks that are partly used lie in eight buckets by the largest naturally aligned block that is
- * free in them, each bucket ordered by address: the lowest chunk that suffices serves, and high
- * chunks run empty.  Chunks that hold nothing are runs (runs.c), new ones come from the end of a
- * region (region.c), and what is free but still in memory is known to dirty.c.
+ * The lowest chunk that is partly used and suffices serves (units.c), so that high chunks run empty.
+ * Chunks that hold nothing are runs (runs.c), new ones come from the end of a region (region.c), and
+ * what is free but still in memory is known to dirty.c.
  *
  *      chunk    [####] [##.#] [#...] [....] [....]         # used   . free
  *                full   bucket bucket '--- run ---'
  *
- * Threads     Everything below, and in those three files, is guarded by g.lock, except the totals.
+ * Threads     Everything below, and in those four files, is guarded by g.lock, except the totals.
  * Invariant   A chunk is in the bucket of its largest free block, or in a run, or full.
  * Cost        A take or give is a few hundred instructions; slabs make it rare.
  * Read next   chunk.h; docs/design.md, "Life of a page".
  */
 #include "heap/pages.h"
-
-#include <string.h>
 
 #include "base/attention.h"
 #include "base/lock.h"
@@ -26,20 +23,21 @@
 #include "heap/classmap.h"
 #include "heap/counts.h"
 #include "heap/dirty.h"
+#include "heap/extents.h"
 #include "heap/hooked.h"
 #include "heap/limit.h"
 #include "heap/region.h"
 #include "heap/runs.h"
+#include "heap/units.h"
 
 enum {
-    BUCKETS = 8,          /* largest aligned free block 1, 2, 4 ... 128 units */
     DEBT_BYTES = 4 << 20, /* kept memory worth a thread that gives it back */
     CHUNKS_PER_LOOK = 16, /* under one lock: some ten microseconds */
 };
 
 static struct {
     struct lock lock;
-    struct pairing_node *partly[BUCKETS];
+    struct units_set partly;
     _Atomic size_t used_units; /* written under the lock, read without */
 } g;
 
@@ -57,30 +55,10 @@ static void add_used(size_t units) {
     atomic_store_explicit(&g.used_units, used_units() + units, memory_order_relaxed);
 }
 
-static struct chunk *chunk_of_node(struct pairing_node *node) {
-    return (struct chunk *)((char *)node - offsetof(struct chunk, node));
-}
-
-/* ---------------------------------------------------------------- buckets of partly used chunks */
-
-static void leave_bucket(struct chunk *chunk) {
-    if (chunk->bucket != 0) {
-        pairing_remove(&g.partly[chunk->bucket - 1], &chunk->node);
-        chunk->bucket = 0;
-    }
-}
-
-/* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full.  Most changes
- * leave the largest free block as it is, and the chunk where it is. */
+/* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full. */
 static void settle(struct chunk *chunk) {
-    int order = chunk->used == 0 ? -1 : chunk_free_order(chunk);
-    if (chunk->bucket != order + 1) {
-        leave_bucket(chunk);
-        if (order >= 0) {
-            chunk->bucket = (uint8_t)(order + 1);
-            pairing_insert(&g.partly[order], &chunk->node, chunk->base);
-        }
-    }
+    assert(lock_is_mine(&g.lock) && chunk->owner == 0);
+    units_settle(&g.partly, chunk, chunk->used == 0 ? -1 : chunk_free_order(chunk));
     if (chunk->used == 0) {
         runs_add(chunk, 1);
     }
@@ -88,20 +66,13 @@ static void settle(struct chunk *chunk) {
 
 /* ---------------------------------------------------------------- taking */
 
-/* How much of `units` units from `address` on lies in the chunk of `address`. */
-static unsigned units_in_chunk(uintptr_t address, size_t units) {
-    return (unsigned)min_size(units, CHUNK_UNITS - chunk_unit(address));
-}
-
 /* Does the hard limit allow to take these free units?  Those that are kept count already. */
 static bool limit_allows_units(uintptr_t address, size_t units) {
+    struct units_range range = {address, units};
+    struct units_part part;
     size_t more = 0;
-    while (limit_is_hard() && units > 0) {
-        unsigned count = units_in_chunk(address, units);
-        unit_map untouched = ~classmap_chunk(address)->touched;
-        more += chunk_count_units(untouched & chunk_units(chunk_unit(address), count));
-        address += (uintptr_t)count * UNIT_BYTES;
-        units -= count;
+    while (limit_is_hard() && units_next(&range, &part)) {
+        more += chunk_count_units(~part.chunk->touched & chunk_units(part.first, part.count));
     }
     return limit_allows(more * UNIT_BYTES);
 }
@@ -114,37 +85,17 @@ static bool limit_allows_new(size_t units) {
 
 /* Marks units of a chunk outside every bucket; tells whether they read as zeros. */
 static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head) {
-    unit_map units = chunk_units(first, count);
-    assert((chunk->used & units) == 0);
-    chunk->used |= units;
-    memset(chunk->first + first, (int)head, count);
+    assert(chunk->run == 0);
+    units_mark_used(chunk, first, count, head);
     add_used(count);
-    return dirty_reuse(chunk, units);
-}
-
-/* The lowest chunk with `count` free units in a row, or NULL, among the first of each bucket. */
-static struct chunk *find_partly(unsigned count, unsigned alignment) {
-    unsigned block = (unsigned)max_size(count, alignment);
-    unsigned exact = block <= 1 ? 0 : bits_floor_log2(block - 1) + 1;
-    struct chunk *best = NULL;
-    /* One bucket below the exact one may hold the run as well, unaligned. */
-    for (unsigned bucket = exact > 0 ? exact - 1 : 0; bucket < BUCKETS; bucket++) {
-        if (g.partly[bucket] == NULL) {
-            continue;
-        }
-        struct chunk *chunk = chunk_of_node(g.partly[bucket]);
-        if ((best == NULL || chunk->base < best->base) &&
-            (bucket >= exact || chunk_find_run(~chunk->used, count, alignment) < CHUNK_UNITS)) {
-            best = chunk;
-        }
-    }
-    return best;
+    return dirty_reuse(chunk, chunk_units(first, count));
 }
 
 /* Cuts `chunks` chunks out of the free runs, or out of new ones, where `room` more are free behind
  * them.  NULL when memory is short. */
 static struct chunk *take_chunks(size_t chunks, size_t room, size_t alignment_chunks,
                                  enum pages_growth growth) {
+    assert(chunks >= 1 && alignment_chunks >= 1);
     struct chunk *first = runs_find(chunks + room, alignment_chunks);
     if (growth == PAGES_USED_BEFORE && (first == NULL || first->touched == 0)) {
         return NULL;
@@ -158,15 +109,14 @@ static struct chunk *take_chunks(size_t chunks, size_t room, size_t alignment_ch
 
 static struct span *take_in_chunk(unsigned units, unsigned room, unsigned alignment,
                                   enum pages_growth growth, bool *zeroed) {
-    struct chunk *chunk = find_partly(units + room, alignment);
+    unsigned unit = 0;
+    struct chunk *chunk = units_find(&g.partly, units + room, alignment, &unit);
     if (chunk == NULL) {
         chunk = take_chunks(1, 0, 1, growth);
         if (chunk == NULL) {
             return NULL;
         }
     }
-    unsigned unit = chunk_find_run(~chunk->used, units + room, alignment);
-    ensure(unit < CHUNK_UNITS);
     /* A chunk that take_chunks gave was touched somewhere, and that has to do. */
     if (growth == PAGES_USED_BEFORE && chunk->used != 0 &&
         (chunk_units(unit, units) & ~chunk->touched) != 0) {
@@ -209,6 +159,7 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
 /* A span behind which, at best, `room` units are free. */
 static struct span *take(size_t units, size_t room, size_t alignment, enum pages_growth growth,
                          bool *zeroed) {
+    assert(units >= 1 && is_power_of_two(alignment));
     if (growth == PAGES_MAY_GROW && !limit_allows_new(units)) {
         return NULL;
     }
@@ -224,6 +175,7 @@ static void enter(void);
 
 /* For calls that change how much the heap holds. */
 static void leave(void) {
+    assert(lock_is_mine(&g.lock));
     limit_note();
     lock_release(&g.lock);
 }
@@ -256,21 +208,22 @@ struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *ze
 /* Where the first of `units` units from `address` on lies that is not free, or the chunk it is in
  * begins; where they end if all are free. */
 static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
-    while (units > 0) {
-        struct chunk *chunk = classmap_chunk(address);
-        unsigned count = units_in_chunk(address, units);
+    struct units_range range = {address, units};
+    struct units_part part;
+    while (units_next(&range, &part)) {
+        const struct chunk *chunk = part.chunk;
         if (chunk == NULL || chunk->owner != 0 ||
-            (chunk->used & chunk_units(chunk_unit(address), count)) != 0) {
+            (chunk->used & chunk_units(part.first, part.count)) != 0) {
             break;
         }
-        address += (uintptr_t)count * UNIT_BYTES;
-        units -= count;
+        address = range.at;
     }
     return address;
 }
 
 /* Are the units free, or can they be had because the heap ends behind those that are? */
 static bool make_free(uintptr_t address, size_t units, enum pages_growth growth) {
+    assert(lock_is_mine(&g.lock) && address % UNIT_BYTES == 0);
     uintptr_t end = address + units * UNIT_BYTES;
     uintptr_t free_end = find_end_of_free(address, units);
     if (free_end == end) {
@@ -282,23 +235,18 @@ static bool make_free(uintptr_t address, size_t units, enum pages_growth growth)
 }
 
 bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth growth) {
+    assert(base % UNIT_BYTES == 0 && units >= 1 && more >= 1);
     uintptr_t end = base + units * UNIT_BYTES;
     enter();
     bool fits = make_free(end, more, growth) && limit_allows_units(end, more);
-    while (fits && more > 0) {
-        struct chunk *chunk = classmap_chunk(end);
-        unsigned unit = chunk_unit(end);
-        unsigned count = units_in_chunk(end, more);
-        if (chunk->starts_run) {
-            runs_cut(chunk, 1, 1);
+    struct units_range range = {end, more};
+    struct units_part part;
+    while (fits && units_next(&range, &part)) {
+        if (part.chunk->starts_run) {
+            runs_cut(part.chunk, 1, 1);
         }
-        if (unit == 0) {
-            chunk->continues = base;
-        }
-        mark_used(chunk, unit, count, unit == 0 ? 0 : chunk->first[unit - 1]);
-        settle(chunk);
-        end += (uintptr_t)count * UNIT_BYTES;
-        more -= count;
+        mark_used(part.chunk, part.first, part.count, units_continue(&part, base));
+        settle(part.chunk);
     }
     leave();
     return fits;
@@ -306,26 +254,18 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
 
 /* ---------------------------------------------------------------- giving back */
 
-static void give_back_in_chunk(struct chunk *chunk, unsigned first, unsigned count, bool zeros) {
-    unit_map units = chunk_units(first, count);
-    ensure((chunk->used & units) == units);
-    chunk->used &= ~units;
-    memset(chunk->first + first, UNIT_FREE, count);
-    add_used(-(size_t)count);
-    if (zeros) {
-        chunk->touched &= ~units;
-    } else {
-        dirty_keep(chunk, units);
-    }
-    settle(chunk);
-}
-
 static void give_back(uintptr_t base, size_t units, bool zeros) {
-    while (units > 0) {
-        unsigned count = units_in_chunk(base, units);
-        give_back_in_chunk(classmap_chunk(base), chunk_unit(base), count, zeros);
-        base += (uintptr_t)count * UNIT_BYTES;
-        units -= count;
+    struct units_range range = {base, units};
+    struct units_part part;
+    while (units_next(&range, &part)) {
+        units_mark_free(part.chunk, part.first, part.count);
+        add_used(-(size_t)part.count);
+        if (zeros) {
+            part.chunk->touched &= ~chunk_units(part.first, part.count);
+        } else {
+            dirty_keep(part.chunk, chunk_units(part.first, part.count));
+        }
+        settle(part.chunk);
     }
 }
 
@@ -345,6 +285,7 @@ static void purge_in_pieces(void) {
 }
 
 void pages_give_back(uintptr_t base, size_t units) {
+    assert(base % UNIT_BYTES == 0 && units >= 1);
     enter();
     bool looked = dirty_expect(units);
     give_back(base, units, false);
@@ -407,15 +348,31 @@ struct pages_totals pages_totals(void) {
 
 /* ---------------------------------------------------------------- walking, verifying, repairing */
 
-static void for_each_chunk(void (*visit)(struct chunk *chunk, void *context), void *context) {
-    for (size_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
-        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
-        for (size_t k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
-            struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
-            if (chunk != NULL) {
-                visit(chunk, context);
-            }
+/* The next chunk in the table at or behind a position, which counts units; NULL at the end. */
+static struct chunk *next_chunk(size_t *cursor) {
+    enum { LEAF_UNITS = LEAF_CHUNKS * CHUNK_UNITS };
+    *cursor = max_size(*cursor, (size_t)classmap_first_leaf * LEAF_UNITS);
+    while (*cursor / LEAF_UNITS <= classmap_last_leaf) {
+        chunk_slot *leaf =
+            atomic_load_explicit(&classmap_leaves[*cursor / LEAF_UNITS], memory_order_acquire);
+        if (leaf == NULL) {
+            *cursor = align_down(*cursor, LEAF_UNITS) + LEAF_UNITS;
+            continue;
         }
+        struct chunk *chunk =
+            atomic_load_explicit(&leaf[*cursor % LEAF_UNITS / CHUNK_UNITS], memory_order_acquire);
+        if (chunk != NULL) {
+            return chunk;
+        }
+        *cursor = align_down(*cursor, CHUNK_UNITS) + CHUNK_UNITS;
+    }
+    return NULL;
+}
+
+static void for_each_chunk(void (*visit)(struct chunk *chunk, void *context), void *context) {
+    struct chunk *chunk;
+    for (size_t cursor = 0; (chunk = next_chunk(&cursor)) != NULL; cursor += CHUNK_UNITS) {
+        visit(chunk, context);
     }
 }
 
@@ -426,6 +383,7 @@ struct span_visit {
 
 /* The span that starts at this unit, or NULL. */
 static struct span *span_at(const struct chunk *chunk, unsigned unit) {
+    assert(unit < CHUNK_UNITS);
     struct span *span = &chunk->span[unit];
     bool continues = unit == 0 && chunk->continues != 0;
     bool starts = chunk->first[unit] == unit && !continues;
@@ -499,20 +457,14 @@ void pages_walk_free(void (*visit)(unsigned kind, size_t units, void *context), 
     struct free_walk walk = {.visit = visit, .context = context};
     unsigned looked_at = 0;
     enter();
-    for (size_t i = classmap_first_leaf; i <= classmap_last_leaf; i++) {
-        chunk_slot *leaf = atomic_load_explicit(&classmap_leaves[i], memory_order_acquire);
-        for (size_t k = 0; leaf != NULL && k < LEAF_CHUNKS; k++) {
-            struct chunk *chunk = atomic_load_explicit(&leaf[k], memory_order_acquire);
-            if (chunk == NULL) {
-                continue;
-            }
-            if (chunk->owner == 0) {
-                visit_free_chunk(&walk, chunk);
-            }
-            if (++looked_at % CHUNKS_PER_LOOK == 0) {
-                lock_release(&g.lock);
-                enter();
-            }
+    const struct chunk *chunk;
+    for (size_t cursor = 0; (chunk = next_chunk(&cursor)) != NULL; cursor += CHUNK_UNITS) {
+        if (chunk->owner == 0) {
+            visit_free_chunk(&walk, chunk);
+        }
+        if (++looked_at % CHUNKS_PER_LOOK == 0) {
+            lock_release(&g.lock);
+            enter();
         }
     }
     for (unsigned kind = 0; kind < PAGES_KINDS; kind++) {
@@ -523,27 +475,6 @@ void pages_walk_free(void (*visit)(unsigned kind, size_t units, void *context), 
 
 struct lock *pages_counted_lock(void) {
     return &g.lock;
-}
-
-/* The next chunk in the table at or behind a position, which counts units; NULL at the end. */
-static struct chunk *next_chunk(size_t *cursor) {
-    enum { LEAF_UNITS = LEAF_CHUNKS * CHUNK_UNITS };
-    *cursor = max_size(*cursor, (size_t)classmap_first_leaf * LEAF_UNITS);
-    while (*cursor / LEAF_UNITS <= classmap_last_leaf) {
-        chunk_slot *leaf =
-            atomic_load_explicit(&classmap_leaves[*cursor / LEAF_UNITS], memory_order_acquire);
-        if (leaf == NULL) {
-            *cursor = align_down(*cursor, LEAF_UNITS) + LEAF_UNITS;
-            continue;
-        }
-        struct chunk *chunk =
-            atomic_load_explicit(&leaf[*cursor % LEAF_UNITS / CHUNK_UNITS], memory_order_acquire);
-        if (chunk != NULL) {
-            return chunk;
-        }
-        *cursor = align_down(*cursor, CHUNK_UNITS) + CHUNK_UNITS;
-    }
-    return NULL;
 }
 
 bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *context), void *context) {
@@ -586,11 +517,8 @@ static void verify_chunk(struct chunk *chunk, void *context) {
     sums->mapped += CHUNK_UNITS;
     sums->used += chunk_count_units(chunk->used);
     sums->kept += dirty_verify_chunk(chunk);
-    for (unsigned unit = 0; unit < CHUNK_UNITS; unit++) {
-        bool used = chunk->used >> unit & 1;
-        ensure(used == (chunk->first[unit] != UNIT_FREE));
-        ensure(!used || chunk->first[unit] <= unit);
-    }
+    units_verify_chunk(chunk);
+    ensure(chunk->committed == ~(unit_map)0);
     if (chunk->used != 0) {
         ensure(chunk->bucket == chunk_free_order(chunk) + 1);
         sums->partly += chunk->bucket != 0;
@@ -603,11 +531,7 @@ void pages_verify(void) {
     struct verify_sums sums = {0};
     enter();
     for_each_chunk(verify_chunk, &sums);
-    size_t partly = 0;
-    for (unsigned i = 0; i < BUCKETS; i++) {
-        partly += pairing_verify(g.partly[i]);
-    }
-    ensure(partly == sums.partly && runs_verify() == sums.runs);
+    ensure(units_verify(&g.partly) == sums.partly && runs_verify() == sums.runs);
     struct pages_totals totals = pages_totals();
     ensure(sums.mapped * UNIT_BYTES == totals.mapped && sums.used * UNIT_BYTES == totals.used);
     ensure(sums.kept * UNIT_BYTES == totals.dirty + totals.muzzy);
@@ -622,7 +546,7 @@ static void repair_chunk(struct chunk *chunk, void *context) {
         chunk->used |= (unit_map)(chunk->first[unit] != UNIT_FREE) << unit;
     }
     if (chunk->owner != 0) {
-        hooked_repair_chunk(chunk);
+        extents_repair_chunk(chunk);
         return;
     }
     chunk->bucket = 0;
@@ -649,8 +573,8 @@ static COLD void repair(void) {
     dirty_reset();
     runs_reset();
     g.used_units = 0;
-    memset(g.partly, 0, sizeof(g.partly));
-    hooked_repair_begin();
+    g.partly = (struct units_set){0};
+    extents_repair_begin();
     for_each_chunk(repair_chunk, NULL);
     for_each_chunk(settle_again, NULL);
 }

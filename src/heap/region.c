@@ -182,6 +182,7 @@ static struct chunk *describe_chunk(void) {
         return NULL;
     }
     chunk->base = g.frontier;
+    chunk->committed = ~(unit_map)0;
     chunk->small_pages = g.frontier < g.small_end;
     memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
     g.frontier += CHUNK_BYTES;

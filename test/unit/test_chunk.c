@@ -117,7 +117,10 @@ TEST(free_order_agrees_with_the_naive_search) {
     struct random random = random_start(8, 0);
     for (unsigned round = 0; round < ROUNDS; round++) {
         chunk.used = random_map(&random);
+        chunk.committed = ~(unit_map)0;
         check_eq(chunk_free_order(&chunk), naive_free_order(chunk.used));
+        chunk.committed = random_map(&random);
+        check_eq(chunk_free_order(&chunk), naive_free_order(chunk.used | ~chunk.committed));
     }
 }
 

@@ -9,6 +9,7 @@
 #include "base/os.h"
 #include "extent_supply.h"
 #include "heap/counts.h"
+#include "heap/extents.h"
 #include "heap/heap.h"
 #include "heap/hooked.h"
 #include "heap/hooks.h"
@@ -261,7 +262,7 @@ TEST(child_of_a_fork_works_on) {
                 check(object != NULL);
                 tally_free(object);
             }
-            hooked_verify(arena);
+            extents_verify(arena_hooked(arena));
         });
     }
 }
@@ -279,7 +280,7 @@ static void *work_in_child(void *argument) {
         check(object != NULL);
         tally_free(object);
     }
-    hooked_verify(1);
+    extents_verify(arena_hooked(1));
     return NULL;
 }
 
