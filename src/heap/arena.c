@@ -13,7 +13,7 @@
  *
  * Threads     One lock for making and destroying arenas, for binding threads to manual ones and for
  *             names.  Indices are published last, with release order; reads take no lock.
- * Read next   hooked.c for memory from hooks, bin.c for the bins.
+ * Read next   extents.c for memory from hooks, bin.c for the bins.
  */
 #include "heap/arena.h"
 

@@ -9,7 +9,7 @@
  *      arena_count() .. arena_limit() - 1    manual: made by the program, one at a time
  *
  * All of them share one page heap, but for memory that an arena had from extent hooks: that has bins
- * of its own, under the arena's index plus ARENA_HOOKED, and a page heap of its own (hooked.h).
+ * of its own, under the arena's index plus ARENA_HOOKED, and a page heap of its own (extents.h).
  * Objects that are tracked (track.h) have bins of their own too, under the index plus ARENA_TRACKED.
  *
  * Threads     All functions may be called from any thread.

@@ -58,8 +58,8 @@ enum cause {
 struct queue {
     struct chunk_list chunks;
     struct decay decay;
-    size_t due;           /* units that may no longer stay */
-    _Atomic size_t units; /* written under the lock, read without */
+    size_t due;     /* units that may no longer stay */
+    uint64_t units; /* written under the lock, read without */
 };
 
 static struct {
@@ -74,20 +74,12 @@ static struct {
     uint64_t period_ms;    /* start of the running decay time */
     size_t highest;        /* dirty units since then */
     size_t taken_again;    /* most that was taken of them */
-    _Atomic size_t purged_units;
+    uint64_t purged_units;
     struct dirty_purges purges[CHUNK_QUEUES]; /* written under the lock, read without */
 } g;
 
 _Atomic bool dirty_has_background;
 _Atomic int64_t dirty_decay_ms[CHUNK_QUEUES];
-
-static size_t read_sum(const _Atomic size_t *sum) {
-    return atomic_load_explicit(sum, memory_order_relaxed);
-}
-
-static void add(_Atomic size_t *sum, size_t value) {
-    atomic_store_explicit(sum, read_sum(sum) + value, memory_order_relaxed);
-}
 
 static int64_t decay_ms(enum chunk_queue kind) {
     return atomic_load_explicit(&dirty_decay_ms[kind], memory_order_relaxed);
@@ -118,10 +110,10 @@ static void settle(enum chunk_queue kind, struct chunk *chunk) {
 }
 
 static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
-    assert(chunk_count_units(units) <= read_sum(&g.queue[kind].units));
+    assert(chunk_count_units(units) <= count_read(&g.queue[kind].units));
     struct queue *queue = &g.queue[kind];
-    add(&queue->units, -(size_t)chunk_count_units(units));
-    decay_note_taken(&queue->decay, read_sum(&queue->units));
+    count_add(&queue->units, -(size_t)chunk_count_units(units));
+    decay_note_taken(&queue->decay, count_read(&queue->units));
     settle(kind, chunk);
 }
 
@@ -143,7 +135,7 @@ bool dirty_reuse(struct chunk *chunk, unit_map units) {
     chunk->muzzy &= ~units;
     if (was_touched != was_muzzy) {
         take_from(CHUNK_DIRTY, chunk, was_touched & ~was_muzzy);
-        size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
+        size_t kept = count_read(&g.queue[CHUNK_DIRTY].units);
         g.taken_again = max_size(g.taken_again, g.highest - min_size(kept, g.highest));
     }
     if (was_muzzy != 0) {
@@ -157,9 +149,9 @@ bool dirty_reuse(struct chunk *chunk, unit_map units) {
 
 void dirty_keep(struct chunk *chunk, unit_map units) {
     struct queue *queue = &g.queue[CHUNK_DIRTY];
-    add(&queue->units, chunk_count_units(units));
+    count_add(&queue->units, chunk_count_units(units));
     assert((units & chunk->used) == 0 && (units & ~chunk->touched) == 0);
-    g.highest = max_size(g.highest, read_sum(&queue->units));
+    g.highest = max_size(g.highest, count_read(&queue->units));
     settle(CHUNK_DIRTY, chunk);
 }
 
@@ -168,7 +160,7 @@ void dirty_keep(struct chunk *chunk, unit_map units) {
 /* Goes to the end of a step of the decay, if there is one to go to. */
 static void advance(enum chunk_queue kind) {
     struct queue *queue = &g.queue[kind];
-    size_t kept = read_sum(&queue->units);
+    size_t kept = count_read(&queue->units);
     if (decay_ms(kind) > 0 &&
         decay_advance(&queue->decay, g.now_ms, (uint64_t)decay_ms(kind), kept)) {
         queue->due = kept - min_size(decay_limit(&queue->decay), kept);
@@ -182,7 +174,7 @@ static void fade_allowance(void) {
     }
     g.allowance = min_size(g.allowance, max_size(g.allowance / 2, g.taken_again));
     g.period_ms = g.now_ms;
-    g.highest = read_sum(&g.queue[CHUNK_DIRTY].units);
+    g.highest = count_read(&g.queue[CHUNK_DIRTY].units);
     g.taken_again = 0;
 }
 
@@ -254,14 +246,14 @@ static void purge_spans(struct chunk *chunk) {
 /* Moves sums and queues after units of a chunk left the kind. */
 static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map units) {
     size_t count = chunk_count_units(units);
-    add(&g.queue[kind].units, -count);
-    assert((units & chunk->used) == 0 && read_sum(&g.queue[kind].units) <= SIZE_MAX / 2);
+    count_add(&g.queue[kind].units, -count);
+    assert((units & chunk->used) == 0 && count_read(&g.queue[kind].units) <= SIZE_MAX / 2);
     g.queue[kind].due -= min_size(g.queue[kind].due, count);
     if (units & chunk->muzzy) {
-        add(&g.queue[CHUNK_MUZZY].units, count);
+        count_add(&g.queue[CHUNK_MUZZY].units, count);
         settle(CHUNK_MUZZY, chunk);
     } else {
-        add(&g.purged_units, count);
+        count_add(&g.purged_units, count);
         purge_spans(chunk);
     }
     if (kind == CHUNK_DIRTY) {
@@ -304,7 +296,7 @@ static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
             join(kind, chunk);
         }
     }
-    decay_note_purged(&queue->decay, read_sum(&queue->units));
+    decay_note_purged(&queue->decay, count_read(&queue->units));
     count_add(&g.purges[kind].times, purged > 0);
     count_add(&g.purges[kind].units, purged);
     return purged;
@@ -321,7 +313,7 @@ static size_t bound(size_t used) {
 /* Dirty units that are too many for a heap of `used` units.  Some more are purged with them, so
  * that this is not asked for a unit at a time. */
 static size_t excess(size_t used) {
-    size_t kept = read_sum(&g.queue[CHUNK_DIRTY].units);
+    size_t kept = count_read(&g.queue[CHUNK_DIRTY].units);
     if (decay_ms(CHUNK_DIRTY) == 0) {
         return kept;
     }
@@ -336,7 +328,7 @@ bool dirty_is_too_much(size_t used) {
 }
 
 static size_t due(enum chunk_queue kind) {
-    size_t kept = read_sum(&g.queue[kind].units);
+    size_t kept = count_read(&g.queue[kind].units);
     return decay_ms(kind) == 0 ? kept : min_size(g.queue[kind].due, kept);
 }
 
@@ -370,23 +362,23 @@ bool dirty_purge_some(size_t used) {
 }
 
 size_t dirty_purge_piece(void) {
-    size_t before = read_sum(&g.purged_units);
+    size_t before = count_read(&g.purged_units);
     if (purge(CHUNK_DIRTY, PIECE_UNITS, CAUSE_WISH) == 0) {
         purge(CHUNK_MUZZY, PIECE_UNITS, CAUSE_WISH);
     }
-    return read_sum(&g.purged_units) - before;
+    return count_read(&g.purged_units) - before;
 }
 
 size_t dirty_purge_all(void) {
-    size_t before = read_sum(&g.purged_units);
+    size_t before = count_read(&g.purged_units);
     purge(CHUNK_DIRTY, SIZE_MAX, CAUSE_WISH);
     purge(CHUNK_MUZZY, SIZE_MAX, CAUSE_WISH);
-    return read_sum(&g.purged_units) - before;
+    return count_read(&g.purged_units) - before;
 }
 
 static uint64_t wait_ms(enum chunk_queue kind) {
     const struct queue *queue = &g.queue[kind];
-    size_t kept = read_sum(&queue->units);
+    size_t kept = count_read(&queue->units);
     if (kept == 0) {
         return UINT64_MAX;
     }
@@ -431,9 +423,9 @@ size_t dirty_verify_chunk(const struct chunk *chunk) {
 
 struct dirty_totals dirty_totals(void) {
     return (struct dirty_totals){
-        .dirty = read_sum(&g.queue[CHUNK_DIRTY].units),
-        .muzzy = read_sum(&g.queue[CHUNK_MUZZY].units),
-        .purged = read_sum(&g.purged_units),
+        .dirty = count_read(&g.queue[CHUNK_DIRTY].units),
+        .muzzy = count_read(&g.queue[CHUNK_MUZZY].units),
+        .purged = count_read(&g.purged_units),
     };
 }
 

@@ -30,10 +30,6 @@ static struct {
 
 /* ---------------------------------------------------------------- sums, buckets and queue */
 
-static void add(_Atomic size_t *sum, size_t change) {
-    atomic_store_explicit(sum, extents_read_sum(sum) + change, memory_order_relaxed);
-}
-
 static struct piece *piece_at(uintptr_t address) {
     return extents_piece(classmap_chunk(address));
 }
@@ -46,16 +42,16 @@ static struct hooked *heap_of(const struct piece *piece) {
 static void count(struct hooked *h, const struct piece *piece, int sign) {
     const struct chunk *chunk = &piece->chunk;
     size_t times = (size_t)(ptrdiff_t)sign;
-    add(&h->used, times * chunk_count_units(chunk->used));
-    add(&h->dirty, times * chunk_count_units(extents_dirty(piece)));
-    add(&h->muzzy, times * chunk_count_units(chunk->muzzy & ~chunk->used));
-    add(&h->decommitted, times * chunk_count_units(~chunk->used & ~chunk->committed));
+    count_add(&h->used, times * chunk_count_units(chunk->used));
+    count_add(&h->dirty, times * chunk_count_units(extents_dirty(piece)));
+    count_add(&h->muzzy, times * chunk_count_units(chunk->muzzy & ~chunk->used));
+    count_add(&h->decommitted, times * chunk_count_units(~chunk->used & ~chunk->committed));
     piece->extent->used_units += times * chunk_count_units(chunk->used);
 }
 
 static void join_queue(struct hooked *h, struct piece *piece) {
     chunk_join(&h->queue, CHUNK_DIRTY, &piece->chunk);
-    add(&h->queued, 1);
+    count_add(&h->queued, 1);
     piece->freed_ms = os_now_ms();
 }
 
@@ -65,7 +61,7 @@ struct piece *extents_oldest(const struct hooked *h) {
 
 void extents_leave_queue(struct hooked *h, struct piece *piece) {
     chunk_leave(&h->queue, CHUNK_DIRTY, &piece->chunk);
-    add(&h->queued, -(size_t)1);
+    count_add(&h->queued, -(size_t)1);
 }
 
 void extents_settle(struct hooked *h, struct piece *piece) {
@@ -247,7 +243,7 @@ static void link_extent(struct hooked *h, struct extent *extent) {
     extent->next = h->extents;
     h->extents = extent;
     extent->is_listed = true;
-    add(&h->mapped, extent->chunks * CHUNK_UNITS);
+    count_add(&h->mapped, extent->chunks * CHUNK_UNITS);
 }
 
 static void unlink_extent(struct hooked *h, struct extent *extent) {
@@ -257,7 +253,7 @@ static void unlink_extent(struct hooked *h, struct extent *extent) {
     }
     *link = extent->next;
     extent->is_listed = false;
-    add(&h->mapped, -(extent->chunks * CHUNK_UNITS));
+    count_add(&h->mapped, -(extent->chunks * CHUNK_UNITS));
 }
 
 /* Enters a piece at `base` into the chunk table and the sets; false where somebody else is known. */
@@ -404,8 +400,8 @@ void extents_verify(struct hooked *h) {
         used += in_extent;
         mapped += extent->chunks * CHUNK_UNITS;
     }
-    ensure(used == extents_read_sum(&h->used) && mapped == extents_read_sum(&h->mapped));
-    ensure(dirty == extents_read_sum(&h->dirty));
+    ensure(used == count_read(&h->used) && mapped == count_read(&h->mapped));
+    ensure(dirty == count_read(&h->dirty));
     (void)units_verify(&h->partly);
     pages_unlock();
 }
@@ -429,7 +425,7 @@ static void keep_whole_extents(struct hooked *h) {
         extent->is_listed = is_whole(extent);
         extent->used_units = 0;
         if (extent->is_listed) {
-            add(&h->mapped, extent->chunks * CHUNK_UNITS);
+            count_add(&h->mapped, extent->chunks * CHUNK_UNITS);
             link = &extent->next;
         } else {
             *link = extent->next;
@@ -443,8 +439,11 @@ void extents_repair_begin(void) {
     for (struct hooked *h = g.all; h != NULL; h = h->next) {
         h->partly = (struct units_set){0};
         h->queue = (struct chunk_list){0};
-        h->queued = 0;
-        h->mapped = h->used = h->dirty = h->muzzy = h->decommitted = 0;
+        uint64_t *sums[] = {&h->queued, &h->mapped, &h->used,
+                            &h->dirty,  &h->muzzy,  &h->decommitted};
+        for (unsigned i = 0; i < sizeof(sums) / sizeof(sums[0]); i++) {
+            count_set(sums[i], 0);
+        }
         keep_whole_extents(h);
     }
 }

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 
+#include "base/count.h"
 #include "heap/bin.h"
 #include "heap/hooks.h"
 #include "heap/units.h"
@@ -45,19 +46,15 @@ struct hooked {
     struct extent *extents;
     struct units_set partly;
     struct chunk_list queue; /* linked through queued[CHUNK_DIRTY] */
-    _Atomic size_t queued;   /* pieces in it; read without the lock */
+    uint64_t queued;         /* pieces in it; read without the lock */
     /* In units; written under the lock, read without. */
-    _Atomic size_t mapped, used, dirty, muzzy;
-    _Atomic size_t decommitted;  /* free and not committed */
+    uint64_t mapped, used, dirty, muzzy;
+    uint64_t decommitted;        /* free and not committed */
     _Atomic uint32_t callers;    /* threads that may be calling hooks */
     _Atomic uint32_t generation; /* of their process (lock.h): a fork leaves them behind */
     bool is_leaving;             /* the arena is being destroyed */
     struct hooked *next;         /* all of them, for repair */
 };
-
-static inline size_t extents_read_sum(const _Atomic size_t *sum) {
-    return atomic_load_explicit(sum, memory_order_relaxed);
-}
 
 /* NULL for NULL: the chunk is the first member. */
 static inline struct piece *extents_piece(struct chunk *chunk) {

@@ -125,8 +125,7 @@ static bool commit_in_piece(struct hooked *h, struct piece *piece, unit_map map)
 static bool commit_some(struct hooked *h, size_t units, size_t alignment) {
     bool done = false;
     pages_lock();
-    uintptr_t at =
-        extents_read_sum(&h->decommitted) > 0 ? extents_find(h, units, alignment, false) : 0;
+    uintptr_t at = count_read(&h->decommitted) > 0 ? extents_find(h, units, alignment, false) : 0;
     struct units_range range = {at, at != 0 ? units : 0};
     struct units_part part;
     unit_map map = 0;
@@ -270,7 +269,7 @@ static size_t work_off(struct hooked *h, uint64_t age_ms) {
     }
     do {
         pages_lock();
-        rounds = rounds == 0 ? 2 * extents_read_sum(&h->queued) + 1 : rounds - 1;
+        rounds = rounds == 0 ? 2 * count_read(&h->queued) + 1 : rounds - 1;
         struct piece *piece = extents_oldest(h);
         if (piece == NULL || os_now_ms() - piece->freed_ms < age_ms) {
             pages_unlock();
@@ -288,8 +287,7 @@ static size_t work_off(struct hooked *h, uint64_t age_ms) {
 uint64_t hooked_settle(unsigned arena) {
     struct hooked *h = arena_hooked(arena);
     ssize_t decay_ms = arena_decay_ms(arena & ~(unsigned)ARENA_HOOKED, CHUNK_DIRTY);
-    if (h == NULL || extents_read_sum(&h->queued) == 0 || decay_ms < 0 ||
-        tls.modes & THREAD_IN_HOOK) {
+    if (h == NULL || count_read(&h->queued) == 0 || decay_ms < 0 || tls.modes & THREAD_IN_HOOK) {
         return UINT64_MAX;
     }
     work_off(h, (uint64_t)decay_ms);
@@ -360,9 +358,9 @@ struct hooked_totals hooked_totals(unsigned arena) {
         return (struct hooked_totals){0};
     }
     return (struct hooked_totals){
-        .mapped = extents_read_sum(&h->mapped) * UNIT_BYTES,
-        .used = extents_read_sum(&h->used) * UNIT_BYTES,
-        .dirty = extents_read_sum(&h->dirty) * UNIT_BYTES,
-        .muzzy = extents_read_sum(&h->muzzy) * UNIT_BYTES,
+        .mapped = count_read(&h->mapped) * UNIT_BYTES,
+        .used = count_read(&h->used) * UNIT_BYTES,
+        .dirty = count_read(&h->dirty) * UNIT_BYTES,
+        .muzzy = count_read(&h->muzzy) * UNIT_BYTES,
     };
 }

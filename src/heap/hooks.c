@@ -5,7 +5,7 @@
  * The default table is what an arena without hooks of its own is said to have.  Programs copy it and
  * wrap single members, so each member works by itself, on memory that any of them gave.
  *
- * Read next   hooked.c, the page heap over what hooks give.
+ * Read next   hooked.c, which decides when they are called.
  */
 #include "heap/hooks.h"
 

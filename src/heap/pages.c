@@ -38,7 +38,7 @@ enum {
 static struct {
     struct lock lock;
     struct units_set partly;
-    _Atomic size_t used_units; /* written under the lock, read without */
+    uint64_t used_units; /* written under the lock, read without */
 } g;
 
 void pages_init(void) {
@@ -46,13 +46,9 @@ void pages_init(void) {
     region_init();
 }
 
-static size_t used_units(void) {
-    return atomic_load_explicit(&g.used_units, memory_order_relaxed);
-}
-
 static void add_used(size_t units) {
-    assert(lock_is_mine(&g.lock) && used_units() + units <= SIZE_MAX / 2);
-    atomic_store_explicit(&g.used_units, used_units() + units, memory_order_relaxed);
+    assert(lock_is_mine(&g.lock) && g.used_units + units <= SIZE_MAX / 2);
+    count_add(&g.used_units, units);
 }
 
 /* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full. */
@@ -278,7 +274,7 @@ static void ask_for_background(void) {
 
 /* A piece at a time, so that others are not kept waiting. */
 static void purge_in_pieces(void) {
-    while (dirty_purge_some(used_units())) {
+    while (dirty_purge_some(g.used_units)) {
         lock_release(&g.lock);
         enter();
     }
@@ -291,7 +287,7 @@ void pages_give_back(uintptr_t base, size_t units) {
     give_back(base, units, false);
     if (UNLIKELY(limit_soft_is_exceeded())) {
         dirty_purge_all();
-    } else if (looked || dirty_is_too_much(used_units())) {
+    } else if (looked || dirty_is_too_much(g.used_units)) {
         ask_for_background();
         purge_in_pieces();
     }
@@ -339,7 +335,7 @@ struct pages_totals pages_totals(void) {
     struct dirty_totals dirty = dirty_totals();
     return (struct pages_totals){
         .mapped = region_mapped_units() * UNIT_BYTES,
-        .used = used_units() * UNIT_BYTES,
+        .used = count_read(&g.used_units) * UNIT_BYTES,
         .dirty = dirty.dirty * UNIT_BYTES,
         .muzzy = dirty.muzzy * UNIT_BYTES,
         .purged = dirty.purged * UNIT_BYTES,
@@ -572,7 +568,7 @@ static COLD void repair(void) {
     region_reset();
     dirty_reset();
     runs_reset();
-    g.used_units = 0;
+    count_set(&g.used_units, 0);
     g.partly = (struct units_set){0};
     extents_repair_begin();
     for_each_chunk(repair_chunk, NULL);

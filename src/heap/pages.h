@@ -74,7 +74,7 @@ struct lock *pages_counted_lock(void);
  */
 bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *context), void *context);
 
-/* The page heap's lock, for those who describe chunks of their own (hooked.c). */
+/* The page heap's lock, for those who describe chunks of their own (extents.c). */
 void pages_lock(void);
 void pages_unlock(void);
 bool pages_is_mine(void); /* for asserts: does the caller hold it? */

@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "base/attention.h"
+#include "base/count.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/classmap.h"
@@ -42,7 +43,7 @@ static struct {
     size_t next_chunks;  /* how many chunks the next region should have */
     struct chunk *blank; /* descriptions for chunks to come */
     struct chunk *blank_end;
-    _Atomic size_t mapped_units; /* written under the lock, read without */
+    uint64_t mapped_units; /* written under the lock, read without */
 } g;
 
 void region_init(void) {
@@ -146,11 +147,6 @@ static bool ensure_frontier(size_t chunks) {
     return (g.end - g.frontier) / CHUNK_BYTES >= chunks;
 }
 
-static void add_mapped(size_t units) {
-    size_t old = atomic_load_explicit(&g.mapped_units, memory_order_relaxed);
-    atomic_store_explicit(&g.mapped_units, old + units, memory_order_relaxed);
-}
-
 static size_t span_bytes(void) {
     return align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
 }
@@ -186,7 +182,7 @@ static struct chunk *describe_chunk(void) {
     chunk->small_pages = g.frontier < g.small_end;
     memset(chunk->first, UNIT_FREE, sizeof(chunk->first));
     g.frontier += CHUNK_BYTES;
-    add_mapped(CHUNK_UNITS);
+    count_add(&g.mapped_units, CHUNK_UNITS);
     classmap_enter(chunk);
     return chunk;
 }
@@ -244,15 +240,15 @@ void region_reset(void) {
     assert(pages_is_mine());
     g.blank = g.blank_end = NULL;
     g.frontier = g.end = g.small_end = 0;
-    g.mapped_units = 0;
+    count_set(&g.mapped_units, 0);
 }
 
 void region_count_again(void) {
-    add_mapped(CHUNK_UNITS);
+    count_add(&g.mapped_units, CHUNK_UNITS);
 }
 
 size_t region_mapped_units(void) {
-    return atomic_load_explicit(&g.mapped_units, memory_order_relaxed);
+    return count_read(&g.mapped_units);
 }
 
 size_t region_description_bytes(void) {

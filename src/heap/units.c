@@ -9,7 +9,7 @@
  *
  * Invariant   used[u] == (first[u] != UNIT_FREE), and first[u] <= u.
  * Cost        A search looks at eight chunks at most.
- * Read next   pages.c and hooked.c.
+ * Read next   pages.c and extents.c.
  */
 #include "heap/units.h"
 

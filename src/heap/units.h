@@ -3,7 +3,7 @@
  * units.h - what page heaps have in common: partly used chunks by what is free in them, marking units,
  * ranges of units that reach over several chunks.
  *
- * There is one page heap for everybody (pages.c), and one for each arena with extent hooks (hooked.c).
+ * There is one page heap for everybody (pages.c), and one for each arena with extent hooks (extents.c).
  *
  * Threads     Guarded by the page heap's lock.
  */

@@ -3,4 +3,4 @@
 . "$SOURCE/test/build/flavour.sh"
 targets="tests_unit tests_stress tests_fault"
 build_flavour debug debug $WITHOUT_COMMAND
-test_flavour debug '^(unit|inside|fault)$'
+test_flavour debug '^(unit|inside|verified|fault)$'

@@ -130,6 +130,13 @@ class Rules(unittest.TestCase):
         self.sees(Break().append("include/tally/tally.h", "#pragma once\n"), "include/tally/tally.h",
                   "classic guard")
 
+    def test_the_heap_has_its_asserts(self):
+        change = Break()
+        for path, source in TREE.items():
+            if source.layer == "heap":
+                change.write(path, source.text.replace("assert(", "(void)("))
+        self.sees(change, "src/heap", "0.0 asserts per 1000 lines, 20 at least")
+
     def test_a_file_name_is_unique(self):
         self.sees(Break().write("test/lib/slab.h", C), "test/lib/slab.h", "the name is taken")
 

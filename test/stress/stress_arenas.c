@@ -25,7 +25,7 @@
 #include "heap/hooks.h"
 #include "unit.h"
 
-enum { THREADS = 8, ROUNDS = 60, BLOCKS = 200 };
+enum { THREADS = 8, SLICES = 10, ROUNDS = 6, BLOCKS = 200 };
 
 static struct {
     uint64_t seed;
@@ -213,7 +213,7 @@ static void *work(void *argument) {
 static void run(const char *conf) {
     test_allow_seconds(getenv("STRESS") != NULL ? 3600 : 120);
     g.seed = getenv("SEED") != NULL ? strtoull(getenv("SEED"), NULL, 0) : 1;
-    g.rounds = ROUNDS / SLOWER;
+    g.rounds = (ROUNDS + SLOWER - 1) / SLOWER;
     if (getenv("STRESS") != NULL) {
         g.rounds *= 20;
         g.seed = getenv("SEED") != NULL ? g.seed : (uint64_t)time(NULL);
@@ -228,8 +228,11 @@ static void run(const char *conf) {
         tables[i].destroy = counted_destroy;
     }
     size_t before = heap_totals().live;
-    g.working = THREADS;
-    run_threads(THREADS, work, NULL);
+    for (unsigned slice = 0; slice < SLICES; slice++) {
+        g.working = THREADS;
+        run_threads(THREADS, work, NULL);
+        heap_verify(); /* with all that the threads have left in caches */
+    }
     heap_trim();
     heap_verify();
     check_eq(g.extents, 0);

@@ -31,9 +31,10 @@ enum {
     MOST_THREADS = 8,
     MOST_BLOCKS = 1500, /* of one thread */
     MARKET_PLACES = 64,
-    ROUNDS = 8,
-    STEPS = 12000,          /* of all threads together, in a round */
-    WHOLE_PATTERN = 4096,   /* bytes up to which every word of a block is checked */
+    /* The heap is verified after each round: with asserts, more often. */
+    ROUNDS = DEBUG ? 32 : 8,
+    STEPS = DEBUG ? 3000 : 12000, /* of all threads together, in a round */
+    WHOLE_PATTERN = 4096,         /* bytes up to which every word of a block is checked */
     MOST_BYTES = 100 << 20, /* of all live blocks, so that the limited world has room to spare */
 };
 

@@ -19,6 +19,8 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 
+#include <tally/tally.h>
+
 #include "cpus.h"
 #include "random.h"
 #include "watch.h"
@@ -29,6 +31,7 @@ enum { FIRST_THREADS = 1000, SLICE_THREADS = 3000, WHOLE_THREADS = 100000 };
 enum { ALIVE_SLICE = 200, ALIVE_WHOLE = 2000 };
 enum { TOLERATED_BYTES = 256 << 10, DEPOT_BYTES = 4 << 20, TOLERATED_MAPPINGS = 8 };
 enum { BLOCKS = 100, HANDED = 5, STACK_BYTES = 64 << 10, MOST_AT_ONCE = 4 };
+enum { VERIFY_EVERY = 20 }; /* threads, which is some thousand operations */
 
 static struct {
     _Atomic(void *) handed[HANDED * MOST_AT_ONCE];
@@ -78,6 +81,9 @@ static void create_and_join(unsigned first, unsigned count) {
         }
         for (unsigned j = 0; j < g.at_once; j++) {
             check_eq(pthread_join(threads[j], NULL), 0);
+        }
+        if (i % VERIFY_EVERY == 0) {
+            tally_verify();
         }
         step(0);
     }

@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include <tally/tally.h>
+
 #include "cpus.h"
 #include "watch.h"
 
@@ -18,6 +20,7 @@ TEST_SETUP(require_tally);
 
 enum { FIRST_THREADS = 500, SLICE_THREADS = 5000, WHOLE_THREADS = 100000, BLOCKS = 300 };
 enum { TOLERATED_BYTES = 256 << 10 };
+enum { VERIFY_EVERY = 10 }; /* threads, which is some thousand operations */
 
 static unsigned refused;
 
@@ -47,6 +50,9 @@ static void create_and_join(unsigned count) {
         pthread_t thread;
         check_eq(pthread_create(&thread, NULL, live_shortly, NULL), 0);
         check_eq(pthread_join(thread, NULL), 0);
+        if (i % VERIFY_EVERY == 0) {
+            tally_verify();
+        }
         step(0);
     }
 }
