@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "extent_supply.h"
+#include "heap/arena.h"
 #include "heap/counts.h"
 #include "heap/extents.h"
 #include "heap/heap.h"
