@@ -83,6 +83,11 @@ class Source:
         code = blank_comments(self.text, strings=False) if self.is_c else self.text
         return set(re.findall(r"[A-Za-z_]\w*", code))
 
+    @functools.cached_property
+    def broken(self):
+        """What breaks a rule whatever the other files are."""
+        return [one for rule in OWN_RULES for one in rule(self)]
+
     @property
     def is_os(self):
         return self.layer == "base" and self.stem.startswith("os_")
@@ -119,7 +124,7 @@ def find_files(root):
 
 # Rules.  Each yields (file, line, sentence).
 
-def check_layers(source, _):
+def check_layers(source):
     """A file includes its own folder and those below."""
     if source.path.startswith("cli/"):
         yield from check_cli_layers(source)
@@ -173,7 +178,7 @@ def check_cli_layers(source):
             yield source.path, number, f"cli/{own}/ lies below {folder}/, so it may not"
 
 
-def check_kernel(source, _):
+def check_kernel(source):
     """Only the os_ files of base/ ask the kernel for anything."""
     if source.layer is None or source.is_os:
         return
@@ -219,7 +224,7 @@ def check_cycles(source, sources):
         yield source.path, 1, "this header includes itself through others"
 
 
-def check_licence(source, _):
+def check_licence(source):
     wants = source.ext in SOURCES + (".map",) or os.path.basename(source.path) in (
         "Makefile", "CMakeLists.txt")
     if wants and not source.path.startswith("test/fuzz/corpus/") \
@@ -227,7 +232,7 @@ def check_licence(source, _):
         yield source.path, 1, f"'{SPDX}' is missing at the top"
 
 
-def check_words(source, _):
+def check_words(source):
     """What must not appear in code."""
     # The words are written apart here, or this file would break its own rule.
     todo = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b(?!.*#\d)")
@@ -261,7 +266,7 @@ def check_words(source, _):
                 yield source.path, number, "base/log.h defines assert; libc's allocates to print"
 
 
-def check_guards(source, _):
+def check_guards(source):
     if source.ext != ".h":
         return
     once = "#pragma once" in source.text
@@ -344,15 +349,16 @@ def check_listed(sources):
             yield path, 1, "no list in a CMakeLists.txt names this file"
 
 
-def check_test_lines(source, _):
+def check_test_lines(source):
     """Of a long test nobody knows what is in it; what its parts share is a header beside them."""
     if source.path.startswith("test/") and source.ext in SOURCES and len(source.lines) > TEST_LINES:
         yield source.path, TEST_LINES, (f"{len(source.lines)} lines, of {TEST_LINES} at most:"
                                         " split it by what is tested")
 
 
-RULES = (check_layers, check_doors, check_kernel, check_include_order, check_cycles,
-         check_licence, check_words, check_guards, check_test_lines)
+# Of one file alone, and of a file among the others.
+OWN_RULES = (check_layers, check_kernel, check_licence, check_words, check_guards, check_test_lines)
+RULES = (check_doors, check_include_order, check_cycles)
 
 
 def medians(sources):
@@ -537,6 +543,7 @@ def check(sources):
               *check_asserts(sources),
               *lint_maps.check(sources, {"src/": LAYERS, "cli/": CLI_LAYERS})]
     for source in sources.values():
+        broken.extend(source.broken)
         for rule in RULES:
             broken.extend(rule(source, sources))
     return sorted(broken)
