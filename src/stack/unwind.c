@@ -10,7 +10,7 @@
  * up to the thread's data, which libc puts at its end; the pages between were tried once.  Anywhere else
  * each page is tried on each walk, by asking the kernel to read it.  Addresses ascend, so a walk ends.
  *
- * Other code may come to the place of code that was unloaded, and nobody tells.  So one walk in 4096 of a
+ * Other code may come to the place of code that was unloaded, and nobody tells.  So one walk in 16384 of a
  * thread, and every one that comes to no end, looks its rules up anew; where one is not what was kept, all
  * are forgotten.
  */
@@ -26,7 +26,7 @@
 #include "stack/tables.h"
 
 /* Pages are tried at most to find that an address lies on the thread's own stack. */
-enum { WALKS_PER_CHECK = 4096, PAGES_AT_ONCE = 64 };
+enum { WALKS_PER_CHECK = 16384, PAGES_AT_ONCE = 64 };
 
 static struct code_range own_code;
 

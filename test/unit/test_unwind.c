@@ -440,8 +440,8 @@ TEST(rules_of_code_that_is_gone_are_noticed) {
     struct cfi_rule rule = {.frame = CFI_STACK, .offset = 64, .of_return = -8, .saved = CFI_SAME};
     struct walk walk = new_walk();
     struct through through = new_through(&walk, call_frameless, after_frameless, 0);
-    for (volatile unsigned i = 0; i < 2 * 4096; i++) {
-        if (i == 4096) {
+    for (volatile unsigned i = 0; i < 2 * 16384; i++) {
+        if (i == 16384) {
             union rule packed = rules_pack(&rule);
             packed.asked = 1;
             rules_keep((uintptr_t)after_frameless - 1, packed);
