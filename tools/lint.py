@@ -64,7 +64,6 @@ class Source:
         code = blank_comments(self.text) if self.is_c else self.text
         self.code = code.splitlines()
         self.includes = []
-        self.reached = None  # what reach() has found
         if self.is_c:
             for number, line in enumerate(blank_comments(self.text, strings=False).splitlines(), 1):
                 match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
@@ -154,10 +153,11 @@ def check_doors(source, sources):
         first = resolve(name, source, sources) if quoted else None
         if first is None:
             continue
-        inner = [path for path in sorted({first, *reach(sources[first], sources)})
+        inner = [path for path in (first, *sorted(reach(sources[first], sources)))
                  if path.startswith("src/") and not is_open(path, source.layer)]
         if inner:
-            yield source.path, number, f"{name} is, or leads to, {inner[0]}, which is no door"
+            verb = "is" if inner[0] == first else f"leads to {inner[0]},"
+            yield source.path, number, f"{name} {verb} no door of its folder"
 
 
 def check_cli_layers(source):
@@ -398,8 +398,6 @@ def resolve(name, source, sources):
 
 def reach(source, sources):
     """The project's headers that a file includes, directly or not."""
-    if source.reached is not None:
-        return source.reached
     reached, waiting = set(), [source]
     while waiting:
         current = waiting.pop()
@@ -408,7 +406,6 @@ def reach(source, sources):
             if path and path not in reached:
                 reached.add(path)
                 waiting.append(sources[path])
-    source.reached = reached
     return reached
 
 

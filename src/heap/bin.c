@@ -23,6 +23,7 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/extents.h"
+#include "heap/fast.h"
 #include "heap/hooked.h"
 #include "heap/slab.h"
 

@@ -6,6 +6,7 @@
  * that caches of any kind hold carry the secret, and those that are tracked have no number.
  */
 #include "heap/classmap.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "heap/slab.h"
 

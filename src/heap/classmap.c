@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "heap/fast.h"
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
 enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT) };

@@ -28,7 +28,6 @@
 
 #include "base/log.h"
 #include "heap/chunk.h"
-#include "heap/fast.h"
 
 enum {
     ADDRESS_BITS = 48, /* the heap lies below 2^48; x86-64 uses half of that */

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/fast.h"
 
 uint64_t slab_secret;
 

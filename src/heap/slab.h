@@ -7,7 +7,6 @@
 #pragma once
 
 #include "heap/chunk.h"
-#include "heap/fast.h"
 
 void slab_init(uint64_t random);
 

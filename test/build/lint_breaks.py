@@ -64,12 +64,17 @@ class Rules(unittest.TestCase):
         self.sees(Break().append("src/base/fmt.c", '#include "heap/heap.h"\n'), "src/base/fmt.c",
                   "base/ lies below heap/")
 
-    def test_of_another_folder_only_a_door_is_reached(self):
-        inner = '#include "heap/slab.h"\n'
-        self.sees(Break().append("src/control/ctl.c", inner), "src/control/ctl.c",
-                  "heap/slab.h is, or leads to, src/heap/")
-        self.sees(Break().append("src/prof/prof.h", inner), "src/control/recorder.c",
-                  "prof/prof.h is, or leads to, src/heap/")
+    def test_of_another_folder_only_doors_are_included(self):
+        self.sees(Break().append("src/control/ctl.c", '#include "heap/slab.h"\n'), "src/control/ctl.c",
+                  "heap/slab.h is no door")
+        self.sees(Break().append("src/control/ctl.c", '#include "heap/fast.h"\n'), "src/control/ctl.c",
+                  "heap/fast.h is no door")
+
+    def test_no_way_leads_through_a_door_to_an_inner_header(self):
+        change = Break().append("src/prof/prof.h", '#include "prof/record.h"\n')
+        self.sees(change, "src/leak/leak.c", "prof/prof.h leads to src/prof/context.h, no door")
+        change = Break().append("src/heap/heap.h", '#include "heap/pairing.h"\n')
+        self.sees(change, "src/prof/sample.c", "leads to src/heap/pairing.h")
 
     def test_a_folder_reaches_few_headers(self):
         change = Break()

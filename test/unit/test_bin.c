@@ -7,6 +7,7 @@
 
 #include "heap/arena.h"
 #include "heap/classmap.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "heap/slab.h"
 #include "unit.h"

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/os.h"
+#include "heap/fast.h"
 #include "heap/slab.h"
 #include "unit.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/fast.h"
 #include "heap/pages.h"
 #include "unit.h"
 
