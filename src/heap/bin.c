@@ -24,7 +24,6 @@
 #include "heap/classmap.h"
 #include "heap/extents.h"
 #include "heap/fast.h"
-#include "heap/hooked.h"
 #include "heap/slab.h"
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };

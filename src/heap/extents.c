@@ -14,12 +14,10 @@
 
 #include <string.h>
 
-#include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
-#include "heap/meta.h"
 #include "heap/pages.h"
 
 static struct {

@@ -27,7 +27,6 @@
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/extents.h"
-#include "heap/hooked.h"
 #include "heap/moved.h"
 #include "heap/region.h"
 

@@ -24,7 +24,6 @@
 #include "heap/counts.h"
 #include "heap/dirty.h"
 #include "heap/extents.h"
-#include "heap/hooked.h"
 #include "heap/limit.h"
 #include "heap/region.h"
 #include "heap/runs.h"

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "heap/classmap.h"
 #include "heap/pages.h"
 
 static struct chunk *chunk_of_node(struct pairing_node *node) {
