@@ -246,9 +246,8 @@ static const struct arg_option *find_letter(const struct command *command, char 
 
 static bool refuse(const struct reading *reading, const struct arg_option *option,
                    const char *value, const char *wanted) {
-    complain(EXIT_USAGE, "%soption --%s: '%s' is no %s", reading->source, option->name,
-             safe_text(value), wanted);
-    return false;
+    return decline("%soption --%s: '%s' is no %s", reading->source, option->name, safe_text(value),
+                   wanted);
 }
 
 /* The index of a word in "a|b|c"; -1 after a sentence. */
@@ -366,8 +365,7 @@ static bool take_value(struct reading *reading, struct match match, const char *
     const struct arg_option *option = match.option;
     if (!takes_value(option)) {
         if (value != NULL) {
-            complain(EXIT_USAGE, "%soption --%s takes no value", reading->source, option->name);
-            return false;
+            return decline("%soption --%s takes no value", reading->source, option->name);
         }
         turn(match);
         return true;
@@ -380,9 +378,8 @@ static bool take_value(struct reading *reading, struct match match, const char *
         value = reading->words[reading->at++];
     }
     if (value == NULL) {
-        complain(EXIT_USAGE, "%soption --%s needs a value: --%s=%s", reading->source, option->name,
-                 option->name, option->value);
-        return false;
+        return decline("%soption --%s needs a value: --%s=%s", reading->source, option->name,
+                       option->name, option->value);
     }
     return store_value(reading, option, value);
 }
@@ -400,8 +397,7 @@ static bool pass_over(struct reading *reading, const char *typed, size_t length)
             return true;
         }
     }
-    complain(EXIT_USAGE, "%sunknown option --%s", reading->source, safe_text(typed));
-    return false;
+    return decline("%sunknown option --%s", reading->source, safe_text(typed));
 }
 
 static bool read_long(struct reading *reading, const char *typed) {
@@ -435,9 +431,8 @@ static bool read_letters(struct reading *reading, const char *letters) {
         if (option == NULL) {
             char shown[2] = {*letters, '\0'};
             const char *name = reading->command->name;
-            complain(EXIT_USAGE, "%sunknown option -%s; tally%s%s --help lists them",
-                     reading->source, safe_text(shown), name[0] != '\0' ? " " : "", name);
-            return false;
+            return decline("%sunknown option -%s; tally%s%s --help lists them", reading->source,
+                           safe_text(shown), name[0] != '\0' ? " " : "", name);
         }
         bool has_rest = takes_value(option) && letters[1] != '\0';
         const char *value = has_rest ? letters + 1 + (letters[1] == '=') : NULL;
@@ -477,14 +472,12 @@ static bool read_words(struct reading *reading) {
 }
 
 static bool check_word_count(const struct command *command, int count, char **words) {
-    if ((size_t)count < command->words_least) {
-        complain(EXIT_USAGE, "usage: tally %s %s", command->name, command->usage);
-        return false;
+    if ((size_t)count < command->words[0]) {
+        return decline("usage: tally %s %s", command->name, command->usage);
     }
-    if ((size_t)count > command->words_most) {
-        complain(EXIT_USAGE, "'%s' is one word too many; usage: tally %s %s",
-                 safe_text(words[command->words_most]), command->name, command->usage);
-        return false;
+    if ((size_t)count > command->words[1]) {
+        return decline("'%s' is one word too many; usage: tally %s %s",
+                       safe_text(words[command->words[1]]), command->name, command->usage);
     }
     return true;
 }
@@ -547,9 +540,7 @@ bool args_parse_variable(const struct command *command, const char *name, const 
         return false;
     }
     if (reading.kept > 0) {
-        complain(EXIT_USAGE, "%sonly options belong there, '%s' is none", source,
-                 safe_text(words[0]));
-        return false;
+        return decline("%sonly options belong there, '%s' is none", source, safe_text(words[0]));
     }
     return true;
 }

@@ -57,7 +57,7 @@ struct command {
     /* Tables, each ended by a row without a name; NULL ends them. */
     const struct arg_option *const *options;
     bool stops_at_word;
-    size_t words_least, words_most;
+    size_t words[2];                     /* arguments that it takes: at least and at most */
     int (*run)(int count, char **words); /* an exit code */
 };
 

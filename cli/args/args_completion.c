@@ -86,11 +86,12 @@ static void print_quoted(const char *text, const char *special) {
     }
 }
 
-/* Calls back for every table of the command, then the global one. */
-static void each_table(const struct command *command,
-                       void (*visit)(const struct command *command,
-                                     const struct arg_option *option)) {
-    const struct arg_option *const *tables = command != NULL ? command->options : NULL;
+/* Calls back for every option of the command; without one, for the global ones. */
+static void each_option(const struct command *command,
+                        void (*visit)(const struct command *command,
+                                      const struct arg_option *option)) {
+    static const struct arg_option *const global[] = {args_global_options, NULL};
+    const struct arg_option *const *tables = command != NULL ? command->options : global;
     for (size_t t = 0; tables != NULL && tables[t] != NULL; t++) {
         for (const struct arg_option *option = tables[t]; option->name != NULL; option++) {
             visit(command, option);
@@ -98,17 +99,25 @@ static void each_table(const struct command *command,
     }
 }
 
-static void each_global(void (*visit)(const struct command *command,
-                                      const struct arg_option *option)) {
-    for (const struct arg_option *option = args_global_options; option->name != NULL; option++) {
-        visit(NULL, option);
-    }
-}
-
 static void print_command_names(void) {
     for (size_t i = 0; commands[i] != NULL; i++) {
         printf("%s%s", i > 0 ? " " : "", commands[i]->name);
     }
+}
+
+/* What a shell does for a kind of word; between the two stand the words that it can be, if they are known. */
+struct action {
+    const char *before, *behind;
+};
+
+static void print_action(const struct action *actions, enum word_kind kind, const char *choices) {
+    fputs(actions[kind].before, stdout);
+    if (kind == WORD_COMMAND) {
+        print_command_names();
+    } else if (kind == WORD_CHOICE) {
+        print_words(choices);
+    }
+    fputs(actions[kind].behind, stdout);
 }
 
 /* Bash. */
@@ -170,9 +179,9 @@ static void print_bash(void) {
         "    fi\n"
         "    case $command:$previous in\n");
     for (size_t i = 0; commands[i] != NULL; i++) {
-        each_table(commands[i], print_bash_value);
+        each_option(commands[i], print_bash_value);
     }
-    each_global(print_bash_value);
+    each_option(NULL, print_bash_value);
     printf("    esac\n"
            "    if [ -z \"$words\" ] && [ $kind = none ]; then\n"
            "        case $command in\n"
@@ -181,14 +190,14 @@ static void print_bash(void) {
     printf("' ;;\n");
     for (size_t i = 0; commands[i] != NULL; i++) {
         printf("        %s)\n            options='", commands[i]->name);
-        each_table(commands[i], print_bash_option);
+        each_option(commands[i], print_bash_option);
         printf("'\n            kind=%s words='", kind_names[kind_of_words(commands[i]->usage)]);
         print_words(choices_of_words(commands[i]));
         printf("' ;;\n");
     }
     printf("        esac\n"
            "        options+='");
-    each_global(print_bash_option);
+    each_option(NULL, print_bash_option);
     printf("'\n"
            "        case $word in -*) words=$options kind=none ;; esac\n"
            "    fi\n"
@@ -214,34 +223,15 @@ static void print_bash(void) {
 
 /* Zsh. */
 
-static void print_zsh_action(enum word_kind kind, const char *choices) {
-    switch (kind) {
-    case WORD_FILE:
-        printf("_files");
-        break;
-    case WORD_FOLDER:
-        printf("_files -/");
-        break;
-    case WORD_TARGET:
-        printf("_tally_targets");
-        break;
-    case WORD_PROGRAM:
-        printf("_command_names -e");
-        break;
-    case WORD_COMMAND:
-        printf("(");
-        print_command_names();
-        printf(")");
-        break;
-    case WORD_CHOICE:
-        printf("(");
-        print_words(choices);
-        printf(")");
-        break;
-    case WORD_NONE:
-        printf(" ");
-    }
-}
+static const struct action zsh_actions[] = {
+    [WORD_NONE] = {" ", ""},
+    [WORD_FILE] = {"_files", ""},
+    [WORD_FOLDER] = {"_files -/", ""},
+    [WORD_TARGET] = {"_tally_targets", ""},
+    [WORD_PROGRAM] = {"_command_names -e", ""},
+    [WORD_COMMAND] = {"(", ")"},
+    [WORD_CHOICE] = {"(", ")"},
+};
 
 static void print_zsh_spec(const struct arg_option *option, const char *dashes, const char *name,
                            const char *equals) {
@@ -251,7 +241,7 @@ static void print_zsh_spec(const struct arg_option *option, const char *dashes, 
     if (takes_value(option)) {
         printf("%s%s:", option->value_is_optional ? "::" : ":",
                option->value != NULL ? option->value : "WORD");
-        print_zsh_action(kind_of_value(option), option->choices);
+        print_action(zsh_actions, kind_of_value(option), option->choices);
     }
     printf("' \\\n");
 }
@@ -290,7 +280,7 @@ static void print_zsh(void) {
     printf("        )\n"
            "        _describe command list\n"
            "        _arguments \\\n");
-    each_global(print_zsh_option);
+    each_option(NULL, print_zsh_option);
     printf("        && return\n"
            "        return\n"
            "    fi\n"
@@ -299,15 +289,15 @@ static void print_zsh(void) {
            "    case $command in\n");
     for (size_t i = 0; commands[i] != NULL; i++) {
         printf("    %s) _arguments \\\n", commands[i]->name);
-        each_table(commands[i], print_zsh_option);
-        each_global(print_zsh_option);
+        each_option(commands[i], print_zsh_option);
+        each_option(NULL, print_zsh_option);
         enum word_kind kind = kind_of_words(commands[i]->usage);
         if (kind == WORD_PROGRAM) {
             printf("        '1:program:_command_names -e' '*::arguments: _normal' ;;\n");
             continue;
         }
         printf("        '*:word:");
-        print_zsh_action(kind, choices_of_words(commands[i]));
+        print_action(zsh_actions, kind, choices_of_words(commands[i]));
         printf("' ;;\n");
     }
     printf("    esac\n"
@@ -317,56 +307,39 @@ static void print_zsh(void) {
 
 /* Fish. */
 
-static void print_fish_condition(const struct command *command) {
+static const struct action fish_actions[] = {
+    [WORD_NONE] = {"", ""},
+    [WORD_FILE] = {" -F", ""},
+    [WORD_FOLDER] = {" -F", ""},
+    [WORD_TARGET] = {" -xa '(tally ps --format=names 2>/dev/null)'", ""},
+    [WORD_PROGRAM] = {" -xa '(__fish_complete_subcommand)'", ""},
+    [WORD_COMMAND] = {" -xa '", "'"},
+    [WORD_CHOICE] = {" -xa '", "'"},
+};
+
+/* A line about the command, or about all of them. */
+static void print_fish_begin(const struct command *command) {
+    printf("complete -c tally");
     if (command != NULL) {
         printf(" -n '__fish_seen_subcommand_from %s'", command->name);
     }
 }
 
-static void print_fish_action(enum word_kind kind, const char *choices) {
-    switch (kind) {
-    case WORD_FILE:
-    case WORD_FOLDER:
-        printf(" -F");
-        break;
-    case WORD_TARGET:
-        printf(" -xa '(tally ps --format=names 2>/dev/null)'");
-        break;
-    case WORD_PROGRAM:
-        printf(" -xa '(__fish_complete_subcommand)'");
-        break;
-    case WORD_COMMAND:
-        printf(" -xa '");
-        print_command_names();
-        printf("'");
-        break;
-    case WORD_CHOICE:
-        printf(" -xa '");
-        print_words(choices);
-        printf("'");
-        break;
-    case WORD_NONE:
-        break;
-    }
-}
-
 static void print_fish_option(const struct command *command, const struct arg_option *option) {
-    printf("complete -c tally");
-    print_fish_condition(command);
+    print_fish_begin(command);
     if (option->letter != '\0') {
         printf(" -s %c", option->letter);
     }
     printf(" -l %s", option->name);
     if (takes_value(option)) {
         printf("%s", option->value_is_optional ? "" : " -r");
-        print_fish_action(kind_of_value(option), option->choices);
+        print_action(fish_actions, kind_of_value(option), option->choices);
     }
     printf(" -d '");
     print_quoted(option->help, "\\");
     printf("'\n");
     if (can_be_negated(option)) {
-        printf("complete -c tally");
-        print_fish_condition(command);
+        print_fish_begin(command);
         printf(" -l ");
         print_negated(option);
         printf("\n");
@@ -381,16 +354,15 @@ static void print_fish(void) {
         print_quoted(commands[i]->summary, "\\");
         printf("'\n");
     }
-    each_global(print_fish_option);
+    each_option(NULL, print_fish_option);
     for (size_t i = 0; commands[i] != NULL; i++) {
         enum word_kind kind = kind_of_words(commands[i]->usage);
         if (kind != WORD_NONE) {
-            printf("complete -c tally");
-            print_fish_condition(commands[i]);
-            print_fish_action(kind, choices_of_words(commands[i]));
+            print_fish_begin(commands[i]);
+            print_action(fish_actions, kind, choices_of_words(commands[i]));
             printf("\n");
         }
-        each_table(commands[i], print_fish_option);
+        each_option(commands[i], print_fish_option);
     }
 }
 

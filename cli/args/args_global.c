@@ -60,7 +60,7 @@ const struct command args_tally = {
             "Long options may be shortened while they stay unique, and -- ends options. Options in "
             "TALLY_OPTS are read before those of the command line.\n",
     .stops_at_word = true,
-    .words_most = SIZE_MAX,
+    .words = {0, SIZE_MAX},
 };
 
 bool args_has_color(int fd) {

@@ -78,9 +78,10 @@ static void print_option(const struct arg_option *option) {
     wrap(help, strlen(help), HELP_COLUMN, HELP_COLUMN);
 }
 
-static void print_table(const struct arg_option *option) {
+static void print_table(const struct arg_option *option,
+                        void (*print)(const struct arg_option *option)) {
     for (; option->name != NULL; option++) {
-        print_option(option);
+        print(option);
     }
 }
 
@@ -138,7 +139,7 @@ void args_print_help(const struct command *command) {
         print_text(args_tally.text);
         print_commands();
         printf("\nOptions of every command:\n");
-        print_table(args_global_options);
+        print_table(args_global_options, print_option);
         printf("\ntally COMMAND --help explains one of them.\n");
         return;
     }
@@ -148,7 +149,7 @@ void args_print_help(const struct command *command) {
         printf("\nOptions:\n");
     }
     for (size_t t = 0; command->options != NULL && command->options[t] != NULL; t++) {
-        print_table(command->options[t]);
+        print_table(command->options[t], print_option);
     }
     printf("\ntally --help lists the options of every command.\n");
 }
@@ -222,12 +223,6 @@ static void print_mdoc_option(const struct arg_option *option) {
     print_mdoc(option->help, strlen(option->help));
 }
 
-static void print_mdoc_table(const struct arg_option *option) {
-    for (; option->name != NULL; option++) {
-        print_mdoc_option(option);
-    }
-}
-
 static void print_mdoc_begin(const char *title, const char *name, const char *summary) {
     printf(".Dd %s\n.Dt %s 1\n.Os Linux\n.Sh NAME\n.Nm %s\n.Nd ", man_date, title, name);
     print_mdoc(summary, strlen(summary));
@@ -267,7 +262,7 @@ static void print_man_of_all(void) {
         print_mdoc(commands[i]->summary, strlen(commands[i]->summary));
     }
     printf(".El\n.Pp\nEvery command takes these options:\n.Bl -tag -width Ds\n");
-    print_mdoc_table(args_global_options);
+    print_table(args_global_options, print_mdoc_option);
     printf(".El\n.Sh ENVIRONMENT\n.Bl -tag -width TALLY_OPTS\n"
            ".It Ev TALLY_OPTS\nOptions that are read before those of the command line.\n"
            ".It Ev TALLY_CONF\nOptions of the library in programs.\n"
@@ -297,7 +292,7 @@ void args_print_man(const struct command *command) {
     if (command->options != NULL && command->options[0] != NULL) {
         printf(".Pp\nThe options are those of\n.Xr tally 1\nand these:\n.Bl -tag -width Ds\n");
         for (size_t t = 0; command->options[t] != NULL; t++) {
-            print_mdoc_table(command->options[t]);
+            print_table(command->options[t], print_mdoc_option);
         }
         printf(".El\n");
     }

@@ -13,10 +13,8 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "args/args.h"
 #include "common/cli.h"
@@ -67,8 +65,6 @@ struct verdict {
     struct place site;
 };
 
-enum { MOST_VERDICTS = 8 };
-
 /* What is checked, or compared with. */
 struct subject {
     struct read_run *run;
@@ -77,20 +73,22 @@ struct subject {
 
 struct check {
     struct subject run, baseline;
-    struct verdict verdicts[MOST_VERDICTS];
-    size_t count;
+    struct verdict verdicts[5]; /* one for each limit */
+    size_t count, failures;
     int status; /* of the command when something cannot be checked */
 };
 
 /* Numbers of a run. */
 
+/* The first of two types that the profile has; PROFILE_NONE. */
+static uint32_t find_either(const struct profile *profile, const char *name, const char *other) {
+    uint32_t type = profile_find_type(profile, name);
+    return type != PROFILE_NONE ? type : profile_find_type(profile, other);
+}
+
 /* The type that tells the highest point: the recorded one, or what is in use. */
-static struct profile *peak_profile(const struct subject *subject, uint32_t *type) {
-    *type = profile_find_type(subject->profile, "peak_space");
-    if (*type == PROFILE_NONE) {
-        *type = profile_find_type(subject->profile, "inuse_space");
-    }
-    return *type != PROFILE_NONE ? subject->profile : NULL;
+static uint32_t peak_type(const struct profile *profile) {
+    return find_either(profile, "peak_space", "inuse_space");
 }
 
 /* A recording without an end may lack what matters most, such as the growth that killed the program. */
@@ -146,6 +144,7 @@ static struct verdict *add_verdict(struct check *check, const char *name, double
     struct verdict *verdict = &check->verdicts[check->count++];
     *verdict = (struct verdict){
         .name = name, .value = value, .limit = limit, .unit = unit, .is_ok = value <= limit};
+    check->failures += !verdict->is_ok;
     return verdict;
 }
 
@@ -185,8 +184,7 @@ static bool tell(struct verdict *verdict, struct profile *profile, uint32_t type
 static bool wants_size(const char *option, const char *text, double *limit) {
     uint64_t bytes;
     if (!parse_size(text, &bytes)) {
-        complain(EXIT_USAGE, "--%s=%s is no size such as 64M", option, safe_text(text));
-        return false;
+        return decline("--%s=%s is no size such as 64M", option, safe_text(text));
     }
     *limit = (double)bytes;
     return true;
@@ -197,11 +195,9 @@ static bool is_bare_number(const char *text) {
 }
 
 static bool wants_count(const char *option, const char *text, double *limit) {
-    char *end;
-    *limit = strtod(text, &end);
+    *limit = strtod(text, NULL);
     if (!is_bare_number(text)) {
-        complain(EXIT_USAGE, "--%s=%s is no number", option, safe_text(text));
-        return false;
+        return decline("--%s=%s is no number", option, safe_text(text));
     }
     return true;
 }
@@ -225,13 +221,13 @@ static bool cannot(struct check *check, const char *option, const char *what) {
 }
 
 static bool check_peak(struct check *check) {
-    double limit;
-    uint32_t type;
+    double limit = 0;
     if (!wants_size("max-peak", g.peak, &limit)) {
         return false;
     }
-    struct profile *profile = peak_profile(&check->run, &type);
-    if (profile == NULL) {
+    struct profile *profile = check->run.profile;
+    uint32_t type = peak_type(profile);
+    if (type == PROFILE_NONE) {
         return cannot(check, "max-peak", "peak_space and no inuse_space");
     }
     return tell(add_verdict(check, "peak", (double)profile_total(profile, type), limit, "bytes"),
@@ -248,21 +244,17 @@ static double sum_of_leaks(const struct read_leaks *leaks, bool in_blocks) {
 
 static bool check_leaks(struct check *check) {
     const struct read_leaks *leaks = check->run.run->leaks;
-    double limit;
+    double limit = 0;
     bool in_blocks = is_bare_number(g.leaks) && strtod(g.leaks, NULL) > 0;
     if (in_blocks ? !wants_count("max-leaks", g.leaks, &limit)
                   : !wants_size("max-leaks", g.leaks, &limit)) {
         return false;
     }
     struct profile *profile = leaks != NULL ? leaks->profile : check->run.profile;
-    const char *const names[] = {in_blocks ? "leak_objects" : "leak_space",
-                                 in_blocks ? "inuse_objects" : "inuse_space"};
-    uint32_t type = profile_find_type(profile, names[0]);
+    const char *in_use = in_blocks ? "inuse_objects" : "inuse_space";
+    uint32_t type = find_either(profile, in_blocks ? "leak_objects" : "leak_space", in_use);
     if (type == PROFILE_NONE) {
-        type = profile_find_type(profile, names[1]);
-    }
-    if (type == PROFILE_NONE) {
-        return cannot(check, "max-leaks", names[1]);
+        return cannot(check, "max-leaks", in_use);
     }
     double value =
         leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)profile_total(profile, type);
@@ -271,7 +263,7 @@ static bool check_leaks(struct check *check) {
 }
 
 static bool check_allocs(struct check *check) {
-    double limit;
+    double limit = 0;
     if (!wants_count("max-allocs", g.allocs, &limit)) {
         return false;
     }
@@ -285,14 +277,13 @@ static bool check_allocs(struct check *check) {
 }
 
 static bool check_growth(struct check *check) {
-    double limit;
-    uint32_t type, base_type;
+    double limit = 0;
     if (!wants_percent(g.growth, &limit)) {
         return false;
     }
-    struct profile *profile = peak_profile(&check->run, &type);
-    struct profile *base = peak_profile(&check->baseline, &base_type);
-    if (profile == NULL || base == NULL) {
+    const struct profile *profile = check->run.profile, *base = check->baseline.profile;
+    uint32_t type = peak_type(profile), base_type = peak_type(base);
+    if (type == PROFILE_NONE || base_type == PROFILE_NONE) {
         return cannot(check, "max-growth", "peak_space and no inuse_space");
     }
     double after = (double)profile_total(profile, type),
@@ -312,7 +303,7 @@ static bool check_growth(struct check *check) {
 }
 
 static bool check_rss(struct check *check) {
-    double limit;
+    double limit = 0;
     if (!wants_size("max-rss", g.rss, &limit)) {
         return false;
     }
@@ -365,11 +356,7 @@ static void put_number(FILE *out, double value) {
 }
 
 static void print_json(const struct check *check, FILE *out) {
-    bool is_ok = true;
-    for (size_t i = 0; i < check->count; i++) {
-        is_ok &= check->verdicts[i].is_ok;
-    }
-    fprintf(out, "{\"ok\": %s, \"checks\": [", is_ok ? "true" : "false");
+    fprintf(out, "{\"ok\": %s, \"checks\": [", check->failures == 0 ? "true" : "false");
     for (size_t i = 0; i < check->count; i++) {
         const struct verdict *verdict = &check->verdicts[i];
         fprintf(out, "%s\n  {\"name\": \"%s\", \"ok\": %s, \"value\": ", i > 0 ? "," : "",
@@ -402,23 +389,13 @@ static void put_github(FILE *out, const char *text, bool is_property) {
 }
 
 /* Annotations want paths as the repository has them: below the current folder. */
-static const char *path_below_here(const char *path) {
-    char here[4096];
-    if (getcwd(here, sizeof here) == NULL) {
-        return path;
-    }
-    size_t length = strlen(here);
-    bool is_below = strncmp(path, here, length) == 0 && path[length] == '/';
-    return is_below ? path + length + 1 : path;
-}
-
 static void print_github(const struct check *check, FILE *out) {
     for (size_t i = 0; i < check->count; i++) {
         const struct verdict *verdict = &check->verdicts[i];
         fputs(verdict->is_ok ? "::notice " : "::error ", out);
         if (verdict->site.line != 0) {
             fputs("file=", out);
-            put_github(out, path_below_here(verdict->site.file), true);
+            put_github(out, path_from_here(verdict->site.file), true);
             fprintf(out, ",line=%" PRIu32 ",", verdict->site.line);
         }
         fprintf(out, "title=tally check %s::", verdict->name);
@@ -435,14 +412,10 @@ static void print_github(const struct check *check, FILE *out) {
 }
 
 static void print_junit(const struct check *check, FILE *out) {
-    size_t failures = 0;
-    for (size_t i = 0; i < check->count; i++) {
-        failures += !check->verdicts[i].is_ok;
-    }
     fprintf(out,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
             "<testsuites>\n<testsuite name=\"tally check\" tests=\"%zu\" failures=\"%zu\">\n",
-            check->count, failures);
+            check->count, check->failures);
     for (size_t i = 0; i < check->count; i++) {
         const struct verdict *verdict = &check->verdicts[i];
         fprintf(out, "<testcase classname=\"tally\" name=\"%s\">", verdict->name);
@@ -475,28 +448,18 @@ static int print_verdicts(const struct check *check) {
         return EXIT_OWN_FAILURE;
     }
     printers[g.format](check, output.file);
-    if (!output_close(&output)) {
-        return EXIT_OWN_FAILURE;
-    }
-    for (size_t i = 0; i < check->count; i++) {
-        if (!check->verdicts[i].is_ok) {
-            return EXIT_FOUND;
-        }
-    }
-    return EXIT_DONE;
+    return !output_close(&output) ? EXIT_OWN_FAILURE : check->failures > 0 ? EXIT_FOUND : EXIT_DONE;
 }
 
 static bool is_sensible(void) {
     if (g.peak == NULL && g.leaks == NULL && g.allocs == NULL && g.growth == NULL &&
         g.rss == NULL) {
-        complain(EXIT_USAGE, "check what? Give a limit, such as --max-peak=1G or --max-leaks=0");
-        return false;
+        return decline("check what? Give a limit, such as --max-peak=1G or --max-leaks=0");
     }
     if ((g.growth != NULL) != (g.baseline != NULL)) {
-        complain(EXIT_USAGE, g.growth != NULL
-                                 ? "--max-growth needs --baseline=PROFILE to compare with"
-                                 : "--baseline needs --max-growth=PCT, or it changes nothing");
-        return false;
+        return decline(g.growth != NULL
+                           ? "--max-growth needs --baseline=PROFILE to compare with"
+                           : "--baseline needs --max-growth=PCT, or it changes nothing");
     }
     return true;
 }
@@ -541,7 +504,6 @@ const struct command command_check = {
             "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
             "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
     .options = (const struct arg_option *const[]){check_options, args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_check,
 };

@@ -131,9 +131,7 @@ static enum exit_code dump_named(const struct target *target, enum live_kind kin
     if (code == EXIT_DONE && !format->write(profile, output)) {
         code = EXIT_OWN_FAILURE;
     }
-    if (profile != NULL) {
-        profile_free(profile);
-    }
+    profile_free(profile);
     return code;
 }
 
@@ -202,9 +200,7 @@ static bool parse_rate(const char *text, uint64_t *rate) {
     if (parse_size(text, rate) && *rate > 0) {
         return true;
     }
-    complain(EXIT_USAGE, "option --rate: '%s' is neither prod, dev, exact nor a size",
-             safe_text(text));
-    return false;
+    return decline("option --rate: '%s' is neither prod, dev, exact nor a size", safe_text(text));
 }
 
 static volatile sig_atomic_t is_interrupted;
@@ -503,8 +499,7 @@ const struct command command_start = {
             "    tally start --cpu --for=10s -o time.pb.gz server\n",
     .options = (const struct arg_option *const[]){start_options, output_options,
                                                   args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_start_command,
 };
 
@@ -514,8 +509,7 @@ const struct command command_stop = {
     .usage = "[OPTION...] TARGET",
     .text = "Nothing more is sampled. What was recorded stays and can be dumped.\n",
     .options = (const struct arg_option *const[]){stop_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_stop_command,
 };
 
@@ -530,8 +524,7 @@ const struct command command_dump = {
             "    tally dump -o flame.svg server\n"
             "    tally dump --kind=cpu -o time.prof server\n",
     .options = (const struct arg_option *const[]){output_options, args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_dump_command,
 };
 
@@ -548,8 +541,7 @@ const struct command command_set = {
         "\n"
         "    tally set dirty_decay_ms=0 background_thread=true server\n"
         "    tally set arena.4096.purge=run server\n",
-    .words_least = 2,
-    .words_most = 64,
+    .words = {2, 64},
     .run = run_set_command,
 };
 
@@ -558,7 +550,6 @@ const struct command command_purge = {
     .summary = "Make a running process give empty pages back",
     .usage = "TARGET",
     .text = "Empty pages that the allocator keeps for reuse go back to the kernel at once.\n",
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_purge_command,
 };

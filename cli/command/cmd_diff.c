@@ -71,8 +71,7 @@ static void add_types(struct profile *to, const struct profile *from,
         const struct profile_type *type = &from->types[columns[i].type];
         char name[256];
         snprintf(name, sizeof name, "%s%s", i < count ? "" : "base ", type->name);
-        profile_add_type(to, profile_text(to, name, SIZE_MAX),
-                         profile_text(to, type->unit, SIZE_MAX));
+        profile_add_type(to, name, type->unit);
         if (i < count && columns[i].type == from->default_type) {
             to->default_type = i;
         }
@@ -194,7 +193,6 @@ const struct command command_diff = {
             "  tally diff --exit-code --min=5% main.tally ci.tally",
     .options = (const struct arg_option *const[]){view_options, diff_options, args_select_options,
                                                   args_symbolize_options, NULL},
-    .words_least = 2,
-    .words_most = 2,
+    .words = {2, 2},
     .run = run_diff,
 };

@@ -12,7 +12,6 @@
 #define _GNU_SOURCE /* memfd_create */
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,13 +236,8 @@ static void judge_configuration(void) {
 /* The kernel. */
 
 static long read_setting(const char *path) {
-    char text[64] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    return got > 0 ? strtol(text, NULL, 10) : -1;
+    char text[64];
+    return read_small(path, text, sizeof text) > 0 ? strtol(text, NULL, 10) : -1;
 }
 
 static void judge_memfd(void) {
@@ -406,6 +400,6 @@ const struct command command_doctor = {
         "(warn) and what does not work (fail).\n\n"
         "    tally doctor ./server\n"
         "    tally doctor 4711\n",
-    .words_most = 1,
+    .words = {0, 1},
     .run = run_doctor,
 };

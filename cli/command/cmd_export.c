@@ -141,7 +141,6 @@ const struct command command_export = {
         "    tally export -o heap.pb.gz server.4711.tally@peak\n"
         "    tally export folded --metric=alloc_space server.4711.tally | flamegraph.pl >a.svg\n",
     .options = options,
-    .words_least = 1,
-    .words_most = SIZE_MAX,
+    .words = {1, SIZE_MAX},
     .run = run,
 };

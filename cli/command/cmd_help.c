@@ -50,7 +50,7 @@ const struct command command_help = {
             "\n"
             "    tally help --man report | man -l -\n",
     .options = (const struct arg_option *const[]){help_options, NULL},
-    .words_most = 1,
+    .words = {0, 1},
     .run = run_help,
 };
 
@@ -63,7 +63,6 @@ const struct command command_completion = {
             "    tally completion bash >~/.local/share/bash-completion/completions/tally\n"
             "    tally completion zsh >~/.zfunc/_tally\n"
             "    tally completion fish >~/.config/fish/completions/tally.fish\n",
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_completion,
 };

@@ -59,20 +59,13 @@ static int write_profile(const struct profile *profile, const char *path) {
     return EXIT_DONE;
 }
 
-static void cut_ending(char *path, const char *ending) {
-    size_t length = strlen(path), cut = strlen(ending);
-    if (length > cut && strcmp(path + length - cut, ending) == 0) {
-        path[length - cut] = '\0';
-    }
-}
-
 /* "app.heap.gz" becomes "app.heap.pb.gz".  What comes from standard input goes to standard output. */
 static char *output_name(const char *word) {
     static const char ending[] = ".pb.gz";
     char *path = must_alloc(strlen(word) + sizeof ending);
     strcpy(path, word);
     if (strcmp(word, "-") != 0) {
-        cut_ending(path, ".gz");
+        path[strlen(word) - (ends_with(word, ".gz") ? strlen(".gz") : 0)] = '\0';
         strcat(path, ending);
     }
     return path;
@@ -134,7 +127,6 @@ const struct command command_import = {
             "    tally import jeprof.4711.0.f.heap\n"
             "    tally import -o all.pb.gz server.0001.heap server.0002.heap\n",
     .options = (const struct arg_option *const[]){import_options, NULL},
-    .words_least = 1,
-    .words_most = SIZE_MAX,
+    .words = {1, SIZE_MAX},
     .run = run_import,
 };

@@ -368,7 +368,6 @@ const struct command command_info = {
             "    tally info server.4711.tally\n"
             "    tally info --format=json heap.pb.gz\n",
     .options = (const struct arg_option *const[]){info_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_info,
 };

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "args/args.h"
@@ -48,11 +47,7 @@ struct finding {
 /* ---------------------------------------------------------------- the picture */
 
 static const char *blocks(int64_t count) {
-    static char texts[4][64];
-    static unsigned next;
-    char *text = texts[next++ % 4];
-    snprintf(text, sizeof texts[0], "%s block%s", grouped_text(count), count == 1 ? "" : "s");
-    return text;
+    return ring_text("%s block%s", grouped_text(count), count == 1 ? "" : "s");
 }
 
 /* "DEFINITE          64.0 MiB in 1,024 blocks   " */
@@ -353,12 +348,6 @@ static void look_at_recording(const struct target *target, struct finding *findi
     read_run_free(run);
 }
 
-static void nap(uint64_t ns) {
-    struct timespec left = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
-    }
-}
-
 /* One moment of a process that nobody records. */
 static enum exit_code take_moment(const struct target *target, struct growth_moment *moment) {
     struct profile *profile = NULL;
@@ -378,7 +367,7 @@ static enum exit_code watch(const struct target *target, struct finding *finding
     enum exit_code code = EXIT_DONE;
     while (count < LOOKS && code == EXIT_DONE) {
         if (count > 0) {
-            nap(options.watch_ns / (LOOKS - 1));
+            cli_wait_until(cli_now_ns() + options.watch_ns / (LOOKS - 1));
         }
         code = take_moment(target, &moments[count]);
         count += code == EXIT_DONE;
@@ -448,8 +437,7 @@ static bool is_data(const char *path) {
 
 /* A number or a socket is a process, whatever lies here under that name. */
 static bool is_file(const char *word) {
-    size_t length = strlen(word);
-    bool is_socket = length > 5 && strcmp(word + length - 5, ".sock") == 0;
+    bool is_socket = ends_with(word, ".sock");
     bool is_number = word[strspn(word, "0123456789")] == '\0';
     bool has_ending = strstr(word, ".tally") != NULL;
     return !is_socket && !is_number && (has_ending || strcmp(word, "-") == 0 || is_data(word));
@@ -513,7 +501,6 @@ const struct command command_leak_check = {
             "    tally leak-check --suppressions=known.supp --min=1K 4711\n"
             "    tally leak-check server.4711.tally\n",
     .options = (const struct arg_option *const[]){leak_options, args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_leak_check,
 };

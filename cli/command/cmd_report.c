@@ -65,7 +65,6 @@ const struct command command_report = {
             "  tally report --sites -n 0 heap.pb.gz",
     .options = (const struct arg_option *const[]){view_options, args_select_options,
                                                   args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = SIZE_MAX,
+    .words = {1, SIZE_MAX},
     .run = run_report,
 };

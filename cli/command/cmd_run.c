@@ -103,14 +103,6 @@ static void describe_end(int status, char *text, size_t bytes) {
     }
 }
 
-/* Relative where that is shorter, as people type it. */
-static const char *shown_path(const char *path) {
-    char folder[RUN_PATH_BYTES];
-    size_t length = getcwd(folder, sizeof folder) != NULL ? strlen(folder) : 0;
-    bool is_below = length > 0 && strncmp(path, folder, length) == 0 && path[length] == '/';
-    return is_below ? path + length + 1 : path;
-}
-
 static void print_card(const struct run_plan *plan, const struct recording *found, int status,
                        uint64_t took_ns) {
     static struct recording_children children;
@@ -129,13 +121,13 @@ static void print_card(const struct run_plan *plan, const struct recording *foun
     }
     struct card card = {
         .run = found->run,
-        .path = shown_path(found->path),
+        .path = path_from_here(found->path),
         .file_bytes = found->run->file_bytes,
         .end = end,
         .wall_ns = took_ns,
         .sites_most = SITES_SHOWN,
         .children = children.count,
-        .children_path = shown_path(children.pattern),
+        .children_path = path_from_here(children.pattern),
     };
     fputc('\n', stderr);
     card_print(stderr, &card, choose_style());
@@ -160,12 +152,12 @@ static int64_t report(const struct run_plan *plan, const char *program, int stat
         return NOT_SEARCHED;
     }
     if (wishes.report == RUN_REPORT_NONE) {
-        note("the recording is %s", safe_text(shown_path(found.path)));
+        note("the recording is %s", safe_text(path_from_here(found.path)));
     } else if (found.run == NULL) {
         warn("no summary of %s: %s: %s", safe_text(program), safe_text(found.path), why);
     } else if (found.run->moment_count == 0) {
         warn("no summary of %s: it ended before the first snapshot, and not by exit(3) (%s)",
-             safe_text(program), safe_text(shown_path(found.path)));
+             safe_text(program), safe_text(path_from_here(found.path)));
     } else {
         print_card(plan, &found, status, took_ns);
     }
@@ -251,7 +243,6 @@ const struct command command_run = {
         "    tally run --rate=exact -o test.tally -- make check",
     .options = option_tables,
     .stops_at_word = true,
-    .words_least = 1,
-    .words_most = SIZE_MAX,
+    .words = {1, SIZE_MAX},
     .run = run,
 };

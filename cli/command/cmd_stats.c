@@ -5,9 +5,6 @@
  * It reads the page of statistics and /proc; nothing is asked of the process, so it works while that is
  * stopped or hangs.
  */
-#include <errno.h>
-#include <time.h>
-
 #include "args/args.h"
 #include "common/cli.h"
 #include "live/live_stats.h"
@@ -73,12 +70,6 @@ static enum exit_code look_once(const struct target *target) {
     return write_look(&look, NULL) ? EXIT_DONE : EXIT_OWN_FAILURE;
 }
 
-static void wait_until(uint64_t ns) {
-    struct timespec until = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
-    }
-}
-
 /* The process may end at any time: that is the end, and no mistake. */
 static enum exit_code look_again_and_again(const struct target *target) {
     static struct look_at_process looks[2];
@@ -89,7 +80,7 @@ static enum exit_code look_again_and_again(const struct target *target) {
     for (uint64_t i = 0; options.times == 0 || i < options.times; i++) {
         if (i > 0) {
             next += options.every_ns;
-            wait_until(next);
+            cli_wait_until(next);
             if (!target_is_alive(target)) {
                 note("process %ld has ended", target->pid);
                 return EXIT_DONE;
@@ -168,7 +159,6 @@ const struct command command_stats = {
         "    tally stats --every=15s --format=prometheus -o /var/lib/metrics/server.prom server\n"
         "    tally stats --serve=/run/user/1000/server.sock server\n",
     .options = (const struct arg_option *const[]){stats_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_stats,
 };

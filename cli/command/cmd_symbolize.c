@@ -89,7 +89,6 @@ const struct command command_symbolize = {
         "\n"
         "    tally symbolize -o named.pb.gz server.4711.tally\n",
     .options = tables,
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run,
 };

@@ -236,7 +236,6 @@ const struct command command_top = {
         "    tally top --metric=alloc_space --cum server\n",
     .options = (const struct arg_option *const[]){top_options, args_select_options,
                                                   args_symbolize_options, NULL},
-    .words_least = 1,
-    .words_most = 1,
+    .words = {1, 1},
     .run = run_top,
 };

@@ -7,6 +7,7 @@
 #include "common/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,14 @@ enum exit_code complain(enum exit_code code, const char *format, ...) {
     say("", format, arguments);
     va_end(arguments);
     return code;
+}
+
+bool decline(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    say("", format, arguments);
+    va_end(arguments);
+    return false;
 }
 
 /* How often this was said before; a table that is full says everything. */
@@ -98,8 +107,39 @@ bool cli_finish(void) {
         }
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        complain(EXIT_OWN_FAILURE, "cannot write the output: %s", strerror(errno));
-        return false;
+        return decline("cannot write the output: %s", strerror(errno));
+    }
+    return true;
+}
+
+int read_small(const char *path, char *text, size_t bytes) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, bytes - 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[got > 0 ? got : 0] = '\0';
+    return (int)got;
+}
+
+bool read_at(int fd, void *bytes, size_t length, uint64_t offset) {
+    for (size_t done = 0; done < length;) {
+        ssize_t got = pread(fd, (char *)bytes + done, length - done, (off_t)(offset + done));
+        if (got <= 0) {
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
+bool write_all(int fd, const void *bytes, size_t length) {
+    for (size_t done = 0; done < length;) {
+        ssize_t put = write(fd, (const char *)bytes + done, length - done);
+        if (put <= 0) {
+            return false;
+        }
+        done += (size_t)put;
     }
     return true;
 }
@@ -129,6 +169,10 @@ void *must_alloc(size_t bytes) {
     return must_grow(NULL, bytes);
 }
 
+void *must_zeroed(size_t bytes) {
+    return memset(must_alloc(bytes), 0, bytes);
+}
+
 char *must_copy(const char *text) {
     return strcpy(must_alloc(strlen(text) + 1), text);
 }
@@ -139,6 +183,12 @@ uint64_t cli_now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+void cli_wait_until(uint64_t ns) {
+    struct timespec until = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
+    }
 }
 
 void progress(const char *what, uint64_t done, uint64_t all) {

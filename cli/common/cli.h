@@ -37,6 +37,7 @@ extern uint64_t cli_memory_limit;
 /* "tally: " and the sentence, to stderr.  The code is given back so that one can `return complain(...)`. */
 enum exit_code complain(enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+bool decline(const char *format, ...) __attribute__((format(printf, 1, 2))); /* gives false */
 void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void detail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* with -v */
@@ -45,27 +46,44 @@ void detail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* w
  * after a sentence, where not all of it arrived. */
 bool cli_finish(void);
 uint64_t cli_now_ns(void); /* CLOCK_MONOTONIC */
+void cli_wait_until(uint64_t ns);
+
+/* The beginning of a small file, as text; how many bytes it has, -1: it cannot be read. */
+int read_small(const char *path, char *text, size_t bytes);
+
+/* All of the bytes; false: there are fewer, or something failed. */
+bool read_at(int fd, void *bytes, size_t length, uint64_t offset);
+bool write_all(int fd, const void *bytes, size_t length);
 
 /* Memory that is there, or the command ends with EXIT_OWN_FAILURE. */
 void *must_alloc(size_t bytes);
+void *must_zeroed(size_t bytes);
 char *must_copy(const char *text);
 void *must_grow(void *memory, size_t bytes);
 /* An array of items with room for one behind the `count` that are in it. */
 void *must_have_room(void *array, uint32_t count, uint32_t *room, size_t item_bytes);
 
 /* "1.2 GiB", "64 KiB", "512 B", "-3.0 MiB"; "9.2 M" for counts; "42.3 s", "3 d 4 h".  In a ring of static
- * buffers: the last eight texts stay. */
+ * buffers: the last sixteen texts stay. */
 const char *size_text(int64_t bytes);
 const char *count_text(int64_t count);
 const char *grouped_text(int64_t count); /* 8,204,113 */
 const char *duration_text(uint64_t ns);
+const char *ring_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Names are hostile: control, bidi and zero-width characters become visible escapes, broken UTF-8
  * U+FFFD, and more than 4 KiB is cut.  The same ring. */
 const char *safe_text(const char *name);
 
-/* The last part of a path. */
+bool begins_with(const char *text, const char *part);
+bool ends_with(const char *text, const char *part); /* and there is something before it */
+
+/* Columns of a terminal: characters, not bytes. */
+unsigned text_columns(const char *text);
+
+/* The last part of a path; a path as people type it, relative where it is below the current folder. */
 const char *base_name(const char *path);
+const char *path_from_here(const char *path);
 
 /* The first character of a text in UTF-8 and how many bytes it has; 0 at the end and where it is none. */
 size_t cli_character(const char *text, uint32_t *code);

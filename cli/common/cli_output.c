@@ -69,15 +69,13 @@ bool output_open(struct output *output, const char *path, bool overwrite) {
     output->overwrite = overwrite;
     bool special = is_special(path);
     if (!special && !overwrite && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-        complain(EXIT_OWN_FAILURE, "%s exists already; remove it or name another file with -o",
-                 safe_text(path));
-        return false;
+        return decline("%s exists already; remove it or name another file with -o",
+                       safe_text(path));
     }
     int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : create_temporary(output);
     output->file = fd < 0 ? NULL : fdopen(fd, "w");
     if (output->file == NULL) {
-        complain(EXIT_OWN_FAILURE, "cannot write %s: %s", safe_text(path), strerror(errno));
-        return false;
+        return decline("cannot write %s: %s", safe_text(path), strerror(errno));
     }
     return true;
 }
@@ -107,8 +105,7 @@ bool output_close(struct output *output) {
     bool is_whole = fflush(output->file) == 0 && !ferror(output->file);
     int error = errno;
     if (output->path == NULL) {
-        return is_whole || complain(EXIT_OWN_FAILURE, "cannot write the output: %s",
-                                    strerror(error)) == EXIT_DONE;
+        return is_whole || decline("cannot write the output: %s", strerror(error));
     }
     if (fclose(output->file) != 0 && is_whole) {
         is_whole = false;

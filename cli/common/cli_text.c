@@ -5,13 +5,15 @@
  * Texts come from a ring of static buffers, so that a printf may hold several of them and nobody frees.
  */
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/cli.h"
 #include "common/glyph.h"
 
 enum {
-    RING_TEXTS = 8,
+    RING_TEXTS = 16,
     SAFE_MOST_BYTES = 4096, /* of a name; each byte becomes at most four */
     RING_BYTES = 4 * SAFE_MOST_BYTES + 16,
 };
@@ -25,43 +27,42 @@ static char *next_text(void) {
     return g.ring[g.ring_next++ % RING_TEXTS];
 }
 
-const char *size_text(int64_t bytes) {
-    static const char units[] = "KMGTPE";
+const char *ring_text(const char *format, ...) {
     char *text = next_text();
-    double value = fabs((double)bytes);
-    if (value < 1024) {
-        snprintf(text, RING_BYTES, "%lld B", (long long)bytes);
-        return text;
-    }
-    size_t unit = 0;
-    value /= 1024;
-    while (value >= 1023.95 && unit + 1 < sizeof units - 1) {
-        value /= 1024;
-        unit++;
-    }
-    bool is_round = unit == 0 && (bytes % 1024 == 0 || value >= 99.95);
-    snprintf(text, RING_BYTES, "%s%.*f %ciB", bytes < 0 ? "-" : "", is_round ? 0 : 1, value,
-             units[unit]);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, RING_BYTES, format, arguments);
+    va_end(arguments);
     return text;
 }
 
+/* Divides by `step` once, and again while what would be shown has too many digits; how often: 1 to 6. */
+static unsigned scale(double *value, double step, double most) {
+    unsigned times = 0;
+    do {
+        *value /= step;
+        times++;
+    } while (*value >= most && times < 6);
+    return times;
+}
+
+const char *size_text(int64_t bytes) {
+    double value = fabs((double)bytes);
+    if (value < 1024) {
+        return ring_text("%lld B", (long long)bytes);
+    }
+    unsigned unit = scale(&value, 1024, 1023.95);
+    bool is_round = unit == 1 && (bytes % 1024 == 0 || value >= 99.95);
+    return ring_text("%s%.*f %ciB", bytes < 0 ? "-" : "", is_round ? 0 : 1, value, " KMGTPE"[unit]);
+}
+
 const char *count_text(int64_t count) {
-    static const char units[] = "kMGTPE";
-    char *text = next_text();
     double value = fabs((double)count);
     if (value < 1000) {
-        snprintf(text, RING_BYTES, "%lld", (long long)count);
-        return text;
+        return ring_text("%lld", (long long)count);
     }
-    size_t unit = 0;
-    value /= 1000;
-    while (value >= 999.5 && unit + 1 < sizeof units - 1) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(text, RING_BYTES, "%s%.*f %c", count < 0 ? "-" : "", value < 99.95, value,
-             units[unit]);
-    return text;
+    unsigned unit = scale(&value, 1000, 999.5);
+    return ring_text("%s%.*f %c", count < 0 ? "-" : "", value < 99.95, value, " kMGTPE"[unit]);
 }
 
 const char *grouped_text(int64_t count) {
@@ -79,25 +80,14 @@ const char *grouped_text(int64_t count) {
 }
 
 const char *duration_text(uint64_t ns) {
-    char *text = next_text();
-    uint64_t seconds = ns / 1000000000;
+    unsigned long long seconds = ns / 1000000000;
     double exact = (double)ns / 1e9;
-    if (ns < 1000000) {
-        snprintf(text, RING_BYTES, "%.0f us", exact * 1e6);
-    } else if (exact < 0.9995) {
-        snprintf(text, RING_BYTES, "%.0f ms", exact * 1e3);
-    } else if (seconds < 120) {
-        snprintf(text, RING_BYTES, "%.1f s", exact);
-    } else if (seconds < 7200) {
-        snprintf(text, RING_BYTES, "%u m %u s", (unsigned)(seconds / 60), (unsigned)(seconds % 60));
-    } else if (seconds < 172800) {
-        snprintf(text, RING_BYTES, "%u h %u m", (unsigned)(seconds / 3600),
-                 (unsigned)(seconds / 60 % 60));
-    } else {
-        snprintf(text, RING_BYTES, "%llu d %u h", (unsigned long long)(seconds / 86400),
-                 (unsigned)(seconds / 3600 % 24));
-    }
-    return text;
+    return ns < 1000000       ? ring_text("%.0f us", exact * 1e6)
+           : exact < 0.9995   ? ring_text("%.0f ms", exact * 1e3)
+           : seconds < 120    ? ring_text("%.1f s", exact)
+           : seconds < 7200   ? ring_text("%llu m %llu s", seconds / 60, seconds % 60)
+           : seconds < 172800 ? ring_text("%llu h %llu m", seconds / 3600, seconds / 60 % 60)
+                              : ring_text("%llu d %llu h", seconds / 86400, seconds / 3600 % 24);
 }
 
 /* Hostile names. */
@@ -176,6 +166,30 @@ void cli_print_quoted(FILE *file, const char *name) {
         fputc(*text, file);
     }
     fputc('"', file);
+}
+
+bool begins_with(const char *text, const char *part) {
+    return strncmp(text, part, strlen(part)) == 0;
+}
+
+bool ends_with(const char *text, const char *part) {
+    size_t length = strlen(text), tail = strlen(part);
+    return length > tail && strcmp(text + length - tail, part) == 0;
+}
+
+unsigned text_columns(const char *text) {
+    unsigned columns = 0;
+    for (; *text != '\0'; text++) {
+        columns += (*text & 0xc0) != 0x80;
+    }
+    return columns;
+}
+
+const char *path_from_here(const char *path) {
+    char folder[4096];
+    size_t length = getcwd(folder, sizeof folder) != NULL ? strlen(folder) : 0;
+    bool is_below = length > 0 && strncmp(path, folder, length) == 0 && path[length] == '/';
+    return is_below ? path + length + 1 : path;
 }
 
 const char *base_name(const char *path) {

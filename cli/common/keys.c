@@ -28,8 +28,7 @@ static struct key *find_key(const struct keys *keys, const uint64_t words[3]) {
 
 static void grow_keys(struct keys *keys) {
     struct keys bigger = {.room = keys->room > 0 ? keys->room * 2 : 256, .count = keys->count};
-    bigger.entries = must_alloc(bigger.room * sizeof *bigger.entries);
-    memset(bigger.entries, 0, bigger.room * sizeof *bigger.entries);
+    bigger.entries = must_zeroed(bigger.room * sizeof *bigger.entries);
     for (size_t i = 0; i < keys->room; i++) {
         if (keys->entries[i].id != 0) {
             *find_key(&bigger, keys->entries[i].words) = keys->entries[i];

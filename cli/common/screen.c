@@ -31,24 +31,13 @@ static struct {
     int signals; /* the descriptor */
 } g;
 
-static void write_all(const char *text, size_t length) {
-    while (length > 0) {
-        ssize_t done = write(STDOUT_FILENO, text, length);
-        if (done <= 0) {
-            return;
-        }
-        text += done;
-        length -= (size_t)done;
-    }
-}
-
 /* All of it is safe in a signal handler. */
 static void give_back(void) {
     if (!g.is_taken) {
         return;
     }
     g.is_taken = 0;
-    write_all(leave_screen, sizeof leave_screen - 1);
+    write_all(STDOUT_FILENO, leave_screen, sizeof leave_screen - 1);
     tcsetattr(STDIN_FILENO, TCSANOW, &g.before);
 }
 
@@ -59,7 +48,7 @@ static void take(void) {
     raw.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     g.is_taken = 1;
-    write_all(enter_screen, sizeof enter_screen - 1);
+    write_all(STDOUT_FILENO, enter_screen, sizeof enter_screen - 1);
 }
 
 static void restore_and_die(int number) {
@@ -147,7 +136,7 @@ void screen_draw(const char *text, size_t length) {
     }
     fputs("\033[J", file);
     fclose(file);
-    write_all(drawing, bytes);
+    write_all(STDOUT_FILENO, drawing, bytes);
     free(drawing);
 }
 

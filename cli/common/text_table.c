@@ -41,8 +41,7 @@ uint32_t text_table_add(struct text_table *table, const char *text) {
     }
     uint32_t *slot = find_slot(table, text);
     if (*slot == UINT32_MAX) {
-        size_t bytes = strlen(text) + 1;
-        table->texts[table->count] = memcpy(must_alloc(bytes), text, bytes);
+        table->texts[table->count] = must_copy(text);
         *slot = table->count++;
     }
     return *slot;

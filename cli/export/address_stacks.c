@@ -39,8 +39,7 @@ bool address_find_types(const struct profile *profile, struct heap_types *types)
     if (types->ever_objects != PROFILE_NONE && types->ever_bytes != PROFILE_NONE) {
         return true;
     }
-    complain(EXIT_BAD_INPUT, "this is no profile of a heap: it has no objects with bytes");
-    return false;
+    return decline("this is no profile of a heap: it has no objects with bytes");
 }
 
 bool address_are_there(const struct profile *profile, const char *format) {
@@ -52,9 +51,7 @@ bool address_are_there(const struct profile *profile, const char *format) {
     if (profile->stack_count == 0) {
         return true;
     }
-    complain(EXIT_BAD_INPUT,
-             "this profile has names and no addresses, and %s has no room for names", format);
-    return false;
+    return decline("this profile has names and no addresses, and %s has no room for names", format);
 }
 
 uint32_t address_get(const struct profile *profile, uint32_t sample, uint64_t *addresses) {
@@ -140,10 +137,10 @@ void address_add(const struct profile *profile, uint32_t sample, const struct he
         read_value(profile, sample, types->ever_objects, &is_negative),
         read_value(profile, sample, types->ever_bytes, &is_negative),
     };
-    counts->objects = sum_clamped(counts->objects, of.objects);
-    counts->bytes = sum_clamped(counts->bytes, of.bytes);
-    counts->ever_objects = sum_clamped(counts->ever_objects, of.ever_objects);
-    counts->ever_bytes = sum_clamped(counts->ever_bytes, of.ever_bytes);
+    counts->objects = profile_sum(counts->objects, of.objects);
+    counts->bytes = profile_sum(counts->bytes, of.bytes);
+    counts->ever_objects = profile_sum(counts->ever_objects, of.ever_objects);
+    counts->ever_bytes = profile_sum(counts->ever_bytes, of.ever_bytes);
     *negative += is_negative;
 }
 

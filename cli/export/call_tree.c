@@ -14,23 +14,16 @@
 #include "common/cli.h"
 #include "common/keys.h"
 
-static uint32_t add_node(struct call_tree *tree, uint32_t *room, uint32_t parent, uint32_t frame) {
-    if (tree->node_count == *room) {
-        *room *= 2;
-        tree->nodes = must_grow(tree->nodes, *room * sizeof(*tree->nodes));
-    }
-    tree->nodes[tree->node_count] = (struct call_node){
-        .frame = frame, .parent = parent, .depth = tree->nodes[parent].depth + 1};
-    return tree->node_count++;
+static void add_node(struct call_tree *tree, uint32_t *room, struct call_node node) {
+    tree->nodes = must_have_room(tree->nodes, tree->node_count, room, sizeof(*tree->nodes));
+    tree->nodes[tree->node_count++] = node;
 }
 
 static void add_stacks(struct call_tree *tree, const struct profile *profile,
                        const struct frame_table *table, uint32_t type) {
     struct keys children = {0}; /* numbers are those of nodes, behind the root */
-    uint32_t room = 1024;
-    tree->nodes = must_alloc(room * sizeof(*tree->nodes));
-    tree->nodes[0] = (struct call_node){.frame = PROFILE_NONE};
-    tree->node_count = 1;
+    uint32_t room = 0;
+    add_node(tree, &room, (struct call_node){.frame = PROFILE_NONE});
     for (uint32_t i = 0; i < profile->sample_count; i++) {
         int64_t value = profile_value(profile, i, type);
         if (value <= 0) {
@@ -41,11 +34,13 @@ static void add_stacks(struct call_tree *tree, const struct profile *profile,
         for (size_t at = table->starts[i + 1]; at > table->starts[i]; at--) {
             uint32_t child = keys_add(&children, node, table->ids[at - 1], 0) + 1;
             if (child == tree->node_count) {
-                add_node(tree, &room, node, table->ids[at - 1]);
+                uint32_t depth = tree->nodes[node].depth + 1;
+                add_node(tree, &room,
+                         (struct call_node){table->ids[at - 1], node, 0, 0, depth, 0, 0});
             }
             node = child;
         }
-        tree->nodes[node].self = sum_clamped(tree->nodes[node].self, value);
+        tree->nodes[node].self = profile_sum(tree->nodes[node].self, value);
     }
     keys_free(&children);
 }
@@ -89,15 +84,14 @@ static void link_children(struct call_tree *tree, const struct frame_table *tabl
 
 struct call_tree *call_tree_new(const struct profile *profile, const struct frame_table *table,
                                 uint32_t type) {
-    struct call_tree *tree = must_alloc(sizeof(*tree));
-    *tree = (struct call_tree){0};
+    struct call_tree *tree = must_zeroed(sizeof(*tree));
     add_stacks(tree, profile, table, type);
     for (uint32_t i = tree->node_count; i > 0; i--) {
         struct call_node *node = &tree->nodes[i - 1];
-        node->total = sum_clamped(node->total, node->self);
+        node->total = profile_sum(node->total, node->self);
         if (i > 1) {
             struct call_node *parent = &tree->nodes[node->parent];
-            parent->total = sum_clamped(parent->total, node->total);
+            parent->total = profile_sum(parent->total, node->total);
         }
     }
     link_children(tree, table);
@@ -105,8 +99,6 @@ struct call_tree *call_tree_new(const struct profile *profile, const struct fram
 }
 
 void call_tree_free(struct call_tree *tree) {
-    if (tree != NULL) {
-        free(tree->nodes);
-        free(tree);
-    }
+    free(tree->nodes);
+    free(tree);
 }

@@ -54,8 +54,7 @@ static struct cost *find_cost(struct writer *writer, uint32_t frame, uint32_t li
             must_have_room(writer->costs, index, &writer->cost_room, sizeof *writer->costs);
         size_t bytes = (writer->profile->type_count + (size_t)1) * sizeof(int64_t);
         struct cost *cost = &writer->costs[writer->cost_count];
-        *cost = (struct cost){frame, line, callee, 0, PROFILE_NONE, must_alloc(bytes)};
-        memset(cost->values, 0, bytes);
+        *cost = (struct cost){frame, line, callee, 0, PROFILE_NONE, must_zeroed(bytes)};
         writer->cost_count++;
     }
     return &writer->costs[index];
@@ -69,7 +68,7 @@ static void add_sample(struct writer *writer, struct cost *cost, uint32_t sample
     cost->stacks++;
     for (uint32_t i = 0; i < writer->profile->type_count; i++) {
         int64_t value = profile_value(writer->profile, sample, writer->types[i]);
-        cost->values[i] = sum_clamped(cost->values[i], value > 0 ? value : 0);
+        cost->values[i] = profile_sum(cost->values[i], value > 0 ? value : 0);
     }
 }
 
@@ -123,7 +122,7 @@ static void write_head(struct writer *writer) {
         int64_t sum = 0;
         for (uint32_t k = 0; k < profile->sample_count; k++) {
             int64_t value = profile_value(profile, k, writer->types[i]);
-            sum = sum_clamped(sum, value > 0 ? value : 0);
+            sum = profile_sum(sum, value > 0 ? value : 0);
         }
         fprintf(file, " %" PRId64, sum);
     }
@@ -203,8 +202,7 @@ bool export_callgrind(const struct profile *profile, struct output *output) {
         return false;
     }
     struct writer writer = {.profile = profile, .table = table, .file = output->file};
-    writer.is_named = must_alloc(table->frame_count + (size_t)1);
-    memset(writer.is_named, 0, table->frame_count + (size_t)1);
+    writer.is_named = must_zeroed(table->frame_count + (size_t)1);
     export_warn_negative(export_count_negative(profile));
     order_types(&writer);
     add_up(&writer);

@@ -61,15 +61,15 @@ static void add_nodes(struct graph *graph) {
     for (uint32_t sample = 0; sample < graph->profile->sample_count; sample++) {
         int64_t value = value_of(graph, sample);
         size_t start = table->starts[sample], end = table->starts[sample + 1];
-        graph->total = sum_clamped(graph->total, value);
+        graph->total = profile_sum(graph->total, value);
         negative += profile_value(graph->profile, sample, graph->profile->default_type) < 0;
         for (size_t at = start; at < end; at++) {
             struct node *node = &graph->nodes[table->ids[at]];
             if (at == start) {
-                node->flat = sum_clamped(node->flat, value);
+                node->flat = profile_sum(node->flat, value);
             }
             if (node->last_sample != sample) {
-                node->cum = sum_clamped(node->cum, value);
+                node->cum = profile_sum(node->cum, value);
                 node->last_sample = sample;
             }
         }
@@ -131,7 +131,7 @@ static void add_edges(struct graph *graph, uint32_t sample) {
             struct edge *edge = find_edge(graph, caller, callee);
             edge->is_direct |= is_direct;
             if (edge->last_sample != sample) {
-                edge->value = sum_clamped(edge->value, value_of(graph, sample));
+                edge->value = profile_sum(edge->value, value_of(graph, sample));
                 edge->last_sample = sample;
             }
         }

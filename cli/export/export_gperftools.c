@@ -56,10 +56,10 @@ static void write_header(struct writer *writer) {
     struct heap_counts all = {0}, one;
     for (uint32_t at = 0; at < writer->profile->sample_count;) {
         at = sum_stack(writer, at, &one);
-        all.objects = sum_clamped(all.objects, one.objects);
-        all.bytes = sum_clamped(all.bytes, one.bytes);
-        all.ever_objects = sum_clamped(all.ever_objects, one.ever_objects);
-        all.ever_bytes = sum_clamped(all.ever_bytes, one.ever_bytes);
+        all.objects = profile_sum(all.objects, one.objects);
+        all.bytes = profile_sum(all.bytes, one.bytes);
+        all.ever_objects = profile_sum(all.ever_objects, one.ever_objects);
+        all.ever_bytes = profile_sum(all.ever_bytes, one.ever_bytes);
     }
     export_warn_negative(writer->negative);
     fputs("heap profile: ", writer->file);

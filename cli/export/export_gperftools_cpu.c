@@ -35,8 +35,7 @@ static bool find_types(const struct profile *profile, uint32_t *samples, uint32_
     bool has_count = *samples != PROFILE_NONE || *cpu != PROFILE_NONE;
     if (!has_count || profile->period < 1 || profile->period_type.name == NULL ||
         strcmp(profile->period_type.name, "cpu") != 0) {
-        complain(EXIT_BAD_INPUT, "this is no CPU profile: it has no samples with a period");
-        return false;
+        return decline("this is no CPU profile: it has no samples with a period");
     }
     return true;
 }

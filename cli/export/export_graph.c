@@ -33,15 +33,13 @@ static bool wait_for(pid_t child, const char *program) {
     int status;
     while (waitpid(child, &status, 0) < 0) {
         if (errno != EINTR) {
-            complain(EXIT_OWN_FAILURE, "cannot wait for %s: %s", program, strerror(errno));
-            return false;
+            return decline("cannot wait for %s: %s", program, strerror(errno));
         }
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        complain(EXIT_OWN_FAILURE, "%s failed: it ended with %s %d", program,
-                 WIFEXITED(status) ? "status" : "signal",
-                 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
-        return false;
+        return decline("%s failed: it ended with %s %d", program,
+                       WIFEXITED(status) ? "status" : "signal",
+                       WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     }
     return true;
 }
@@ -54,8 +52,7 @@ bool export_run_dot(const char *program, const char *kind, FILE *text, FILE *pic
     char path[] = "PATH=/usr/bin:/bin", locale[] = "LC_ALL=C.UTF-8";
     char *environment[] = {path, locale, NULL};
     if (fflush(text) != 0 || fflush(picture) != 0 || lseek(fileno(text), 0, SEEK_SET) != 0) {
-        complain(EXIT_OWN_FAILURE, "cannot hand the graph to %s: %s", program, strerror(errno));
-        return false;
+        return decline("cannot hand the graph to %s: %s", program, strerror(errno));
     }
     posix_spawn_file_actions_t actions;
     if (posix_spawn_file_actions_init(&actions) != 0) {
@@ -67,8 +64,7 @@ bool export_run_dot(const char *program, const char *kind, FILE *text, FILE *pic
     int error = posix_spawn(&child, program, &actions, NULL, words, environment);
     posix_spawn_file_actions_destroy(&actions);
     if (error != 0) {
-        complain(EXIT_OWN_FAILURE, "cannot run %s: %s", program, strerror(error));
-        return false;
+        return decline("cannot run %s: %s", program, strerror(error));
     }
     return wait_for(child, program);
 }
@@ -76,9 +72,8 @@ bool export_run_dot(const char *program, const char *kind, FILE *text, FILE *pic
 static bool draw(const struct profile *profile, struct output *output, const char *kind) {
     char *program = export_find_dot(NULL);
     if (program == NULL) {
-        complain(EXIT_NOT_FOUND, "dot of graphviz is not installed, and it draws the call graph: "
-                                 "install graphviz, or write the text with `tally export dot`");
-        return false;
+        return decline("dot of graphviz is not installed, and it draws the call graph: "
+                       "install graphviz, or write the text with `tally export dot`");
     }
     struct output text = {.file = tmpfile()};
     bool is_drawn = false;

@@ -77,8 +77,7 @@ static void write_head(struct writer *writer) {
     write_counts(writer->file, all);
     putc('\n', writer->file);
     struct heap_counts *each =
-        must_alloc((writer->threads.count + (size_t)1) * sizeof(struct heap_counts));
-    memset(each, 0, (writer->threads.count + (size_t)1) * sizeof(*each));
+        must_zeroed((writer->threads.count + (size_t)1) * sizeof(struct heap_counts));
     for (uint32_t i = 0; i < count; i++) {
         if (thread_of(writer, i)[0] != '\0') {
             add(writer, i, &each[text_table_add(&writer->threads, thread_of(writer, i))]);

@@ -164,8 +164,7 @@ struct found {
 };
 
 static struct found *look_at_mappings(const struct profile *profile) {
-    struct found *found = must_alloc((profile->mapping_count + (size_t)1) * sizeof(*found));
-    memset(found, 0, (profile->mapping_count + (size_t)1) * sizeof(*found));
+    struct found *found = must_zeroed((profile->mapping_count + (size_t)1) * sizeof(*found));
     for (uint32_t i = 0; i < profile->location_count; i++) {
         const struct profile_location *location = &profile->locations[i];
         if (location->mapping == PROFILE_NONE) {
@@ -309,8 +308,7 @@ static bool pack(const struct bytes *bytes, FILE *file) {
     z_stream stream = {0};
     if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP_WINDOW, 8,
                      Z_DEFAULT_STRATEGY) != Z_OK) {
-        complain(EXIT_OWN_FAILURE, "zlib does not start");
-        return false;
+        return decline("zlib does not start");
     }
     size_t done = 0;
     int status = Z_OK;

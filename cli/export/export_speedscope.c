@@ -78,7 +78,7 @@ static void write_profile(FILE *file, const struct profile *profile,
         int64_t value = profile_value(profile, i, type);
         if (value > 0) {
             fprintf(file, "%s%" PRId64, between, value);
-            sum = sum_clamped(sum, value);
+            sum = profile_sum(sum, value);
             between = ",";
         }
     }

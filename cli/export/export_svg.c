@@ -94,9 +94,7 @@ static double x_of(const struct picture *picture, int64_t value) {
 }
 
 static const char *module_of(const struct picture *picture, uint32_t node) {
-    const char *path = picture->table->frames[picture->tree->nodes[node].frame].module;
-    const char *name = strrchr(path, '/');
-    name = name != NULL && name[1] != '\0' ? name + 1 : path;
+    const char *name = base_name(picture->table->frames[picture->tree->nodes[node].frame].module);
     return name[0] != '\0' ? name : "[unknown]";
 }
 
@@ -107,13 +105,12 @@ static void weigh_modules(struct picture *picture) {
         text_table_add(&picture->modules, module_of(picture, i));
     }
     size_t count = picture->modules.count + (size_t)1;
-    picture->module_values = must_alloc(count * sizeof(*picture->module_values));
+    picture->module_values = must_zeroed(count * sizeof(*picture->module_values));
     picture->module_colors = must_alloc(count * sizeof(*picture->module_colors));
-    memset(picture->module_values, 0, count * sizeof(*picture->module_values));
     for (uint32_t i = 1; i < tree->node_count; i++) {
         int64_t *value =
             &picture->module_values[text_table_add(&picture->modules, module_of(picture, i))];
-        *value = sum_clamped(*value, tree->nodes[i].self);
+        *value = profile_sum(*value, tree->nodes[i].self);
     }
 }
 
@@ -147,7 +144,7 @@ static bool lay_out(struct picture *picture, uint32_t node) {
     const struct call_node *at = &picture->tree->nodes[node];
     int64_t start = picture->filled[at->parent];
     picture->starts[node] = picture->filled[node] = start;
-    picture->filled[at->parent] = sum_clamped(start, at->total);
+    picture->filled[at->parent] = profile_sum(start, at->total);
     return x_of(picture, at->total) >= picture->narrowest && at->depth < ROWS_MOST;
 }
 

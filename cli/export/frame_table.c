@@ -14,7 +14,7 @@
 #include "common/keys.h"
 #include "common/text_table.h"
 
-enum { ENTRIES_MOST = 1 << 28, FRAMES_LEAST = 256 };
+enum { ENTRIES_MOST = 1 << 28 };
 
 struct frame_memory {
     struct text_table texts;
@@ -120,8 +120,7 @@ static bool unfold_stacks(struct frame_table *table, const struct profile *profi
     for (uint32_t i = 0; i < profile->sample_count; i++) {
         room += unfold_sample(profile, i, unfolded, NULL, NULL);
         if (room > ENTRIES_MOST) {
-            complain(EXIT_BAD_INPUT, "the stacks of this profile unfold into too many frames");
-            return false;
+            return decline("the stacks of this profile unfold into too many frames");
         }
     }
     table->ids = must_alloc((room + 1) * sizeof(*table->ids));
@@ -142,10 +141,8 @@ static bool unfold_stacks(struct frame_table *table, const struct profile *profi
 }
 
 struct frame_table *frame_table_new(const struct profile *profile, enum select_by by) {
-    struct frame_table *table = must_alloc(sizeof(*table));
-    *table = (struct frame_table){.memory = must_alloc(sizeof(*table->memory))};
-    *table->memory = (struct frame_memory){.frame_room = FRAMES_LEAST};
-    table->frames = must_alloc(FRAMES_LEAST * sizeof(*table->frames));
+    struct frame_table *table = must_zeroed(sizeof(*table));
+    table->memory = must_zeroed(sizeof(*table->memory));
     struct unfolded unfolded = {0};
     unfold_locations(table, profile, by, &unfolded);
     bool is_done = unfold_stacks(table, profile, by, &unfolded);
@@ -160,9 +157,6 @@ struct frame_table *frame_table_new(const struct profile *profile, enum select_b
 }
 
 void frame_table_free(struct frame_table *table) {
-    if (table == NULL) {
-        return;
-    }
     text_table_free(&table->memory->texts);
     keys_free(&table->memory->frames);
     free(table->memory);

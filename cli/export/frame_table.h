@@ -12,15 +12,6 @@
 
 #include "select/select.h"
 
-/* Values of a hostile file may add up to more than there are numbers. */
-static inline int64_t sum_clamped(int64_t a, int64_t b) {
-    int64_t sum;
-    if (__builtin_add_overflow(a, b, &sum)) {
-        return a < 0 ? INT64_MIN : INT64_MAX;
-    }
-    return sum;
-}
-
 struct frame {
     const char *name;   /* as select.by wants it, never empty */
     const char *file;   /* "" where unknown */

@@ -142,10 +142,6 @@ static void finish_mapping(struct look *look) {
 
 /* Mappings. */
 
-static bool begins_with(const char *text, const char *part) {
-    return strncmp(text, part, strlen(part)) == 0;
-}
-
 /* A stack of a thread lies directly above its guard page. */
 static bool is_above_guard(const struct look *look) {
     enum { GUARD_MOST_BYTES = 1 << 20 };
@@ -289,9 +285,8 @@ bool bridge_build(const struct target *target, const struct target_page *page,
         close(look.pagemap);
     }
     if (!is_read || bridge->rss == 0) {
-        complain(EXIT_NO_TARGET, "the mappings of process %ld cannot be read: %s", target->pid,
-                 is_read ? "it has ended" : strerror(error));
-        return false;
+        return decline("the mappings of process %ld cannot be read: %s", target->pid,
+                       is_read ? "it has ended" : strerror(error));
     }
     add_up(&look);
     qsort(bridge->groups, bridge->group_count, sizeof bridge->groups[0], compare_groups);

@@ -90,25 +90,11 @@ struct unit {
     const char *name;
 };
 
-static struct unit choose_unit(uint64_t largest) {
-    if (largest < 10 << 20) {
-        return (struct unit){1024, "KiB"};
-    }
-    return (struct unit){1 << 20, "MiB"};
-}
-
-/* "1,012.4". */
-static const char *grouped_tenths(double value, char text[32]) {
-    int64_t tenths = (int64_t)(value * 10 + 0.5);
-    snprintf(text, 32, "%s.%d", grouped_text(tenths / 10), (int)(tenths % 10));
-    return text;
-}
-
 static void print_line(FILE *file, struct unit unit, char sign, const char *what, uint64_t bytes,
                        const char *remark) {
-    char number[32];
-    fprintf(file, "%c %-36s %12s %s%s%s\n", sign, what,
-            grouped_tenths((double)bytes / unit.bytes, number), unit.name,
+    int64_t tenths = (int64_t)((double)bytes / unit.bytes * 10 + 0.5);
+    const char *number = ring_text("%s.%d", grouped_text(tenths / 10), (int)(tenths % 10));
+    fprintf(file, "%c %-36s %12s %s%s%s\n", sign, what, number, unit.name,
             remark[0] != '\0' ? "   " : "", remark);
 }
 
@@ -147,7 +133,8 @@ static void print_head(FILE *file, const struct look_at_process *look) {
 static void print_bridge(FILE *file, const struct look_at_process *look) {
     const struct bridge *bridge = &look->bridge;
     const struct stats_page *words = &look->page.words;
-    struct unit unit = choose_unit(bridge->rss);
+    struct unit unit =
+        bridge->rss < 10 << 20 ? (struct unit){1024, "KiB"} : (struct unit){1 << 20, "MiB"};
     char remark[256];
     snprintf(remark, sizeof remark, "live, %s blocks", grouped_text((int64_t)words->live_objects));
     print_line(file, unit, ' ', "what the program asked for", bridge->requested, remark);

@@ -51,17 +51,6 @@ static long last_number(const char *text, const char *key) {
     return -1;
 }
 
-/* A small file of /proc, with a zero behind it; its length, or -1. */
-static ssize_t read_small(const char *path, char *text, size_t bytes) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, bytes - 1);
-    if (fd >= 0) {
-        close(fd);
-    }
-    text[got > 0 ? got : 0] = '\0';
-    return got;
-}
-
 long target_status_number(long pid, const char *key) {
     char text[PATH_BYTES];
     return read_small(target_proc_path(pid, "status"), text, sizeof text) > 0
@@ -195,8 +184,7 @@ bool target_read_page(const struct target *target, struct target_page *page) {
     union raw_page raw = {.bytes = ""};
     *page = (struct target_page){.is_torn = true};
     if (target->page_fd < 0) {
-        complain(EXIT_NO_TARGET, "process %ld has no page of statistics", target->pid);
-        return false;
+        return decline("process %ld has no page of statistics", target->pid);
     }
     for (int i = 0; i < TRIES && page->is_torn; i++) {
         page->is_torn = !read_once(target->page_fd, &raw);
@@ -205,9 +193,7 @@ bool target_read_page(const struct target *target, struct target_page *page) {
         }
     }
     if (raw.words.magic != STATS_PAGE_MAGIC || raw.words.bytes > STATS_PAGE_RANGES_AT) {
-        complain(EXIT_NO_TARGET, "the page of statistics of process %ld is not readable",
-                 target->pid);
-        return false;
+        return decline("the page of statistics of process %ld is not readable", target->pid);
     }
     copy_words(&raw, page);
     return true;
@@ -399,11 +385,6 @@ static enum exit_code open_by_socket(const char *path, bool needs_page, struct t
     return code;
 }
 
-static bool is_socket(const char *word) {
-    size_t length = strlen(word);
-    return length > 5 && strcmp(word + length - 5, ".sock") == 0;
-}
-
 enum exit_code target_open(const char *word, bool needs_page, struct target *target) {
     size_t length = strlen(word);
     if (length > 0 && word[strspn(word, "0123456789")] == '\0') {
@@ -414,12 +395,12 @@ enum exit_code target_open(const char *word, bool needs_page, struct target *tar
         }
         return open_by_pid(pid, needs_page, target);
     }
-    if (is_socket(word)) {
+    if (ends_with(word, ".sock")) {
         return open_by_socket(word, needs_page, target);
     }
     return open_by_name(word, needs_page, target);
 }
 
 enum exit_code target_open_to_ask(const char *word, struct target *target) {
-    return target_open(word, !is_socket(word), target);
+    return target_open(word, !ends_with(word, ".sock"), target);
 }

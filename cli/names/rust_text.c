@@ -31,26 +31,13 @@ void rust_put_number(struct rust *rust, uint64_t number) {
 }
 
 void rust_put_utf8(struct rust *rust, uint32_t c) {
-    char text[4];
-    if (c < 0x80) {
-        text[0] = (char)c;
-        rust_put(rust, text, 1);
-    } else if (c < 0x800) {
-        text[0] = (char)(0xC0 | c >> 6);
-        text[1] = (char)(0x80 | (c & 0x3F));
-        rust_put(rust, text, 2);
-    } else if (c < 0x10000) {
-        text[0] = (char)(0xE0 | c >> 12);
-        text[1] = (char)(0x80 | (c >> 6 & 0x3F));
-        text[2] = (char)(0x80 | (c & 0x3F));
-        rust_put(rust, text, 3);
-    } else {
-        text[0] = (char)(0xF0 | c >> 18);
-        text[1] = (char)(0x80 | (c >> 12 & 0x3F));
-        text[2] = (char)(0x80 | (c >> 6 & 0x3F));
-        text[3] = (char)(0x80 | (c & 0x3F));
-        rust_put(rust, text, 4);
+    static const uint8_t leads[] = {0, 0xC0, 0xE0, 0xF0};
+    unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes behind the first */
+    char text[4] = {(char)(leads[more] | c >> 6 * more)};
+    for (unsigned i = 1; i <= more; i++) {
+        text[i] = (char)(0x80 | (c >> 6 * (more - i) & 0x3F));
     }
+    rust_put(rust, text, more + 1);
 }
 
 char rust_peek(const struct rust *rust) {

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/cli.h"
 #include "names/sym_image.h"
 
 bool sym_is_build_id(const char *text) {
@@ -66,17 +67,6 @@ int sym_cache_open(void) {
     return enter(folder, "sym", S_IRWXG | S_IRWXO);
 }
 
-static bool read_all(int file, uint8_t *bytes, size_t length) {
-    for (size_t done = 0; done < length;) {
-        ssize_t n = pread(file, bytes + done, length - done, (off_t)done);
-        if (n <= 0) {
-            return false;
-        }
-        done += (size_t)n;
-    }
-    return true;
-}
-
 /* Without the check of what is inside. */
 static void *read_whole(int file, size_t *length) {
     struct stat status;
@@ -87,7 +77,7 @@ static void *read_whole(int file, size_t *length) {
     }
     *length = (size_t)status.st_size;
     void *bytes = malloc(*length);
-    if (bytes != NULL && !read_all(file, bytes, *length)) {
+    if (bytes != NULL && !read_at(file, bytes, *length, 0)) {
         free(bytes);
         return NULL;
     }
@@ -111,18 +101,6 @@ void *sym_cache_read(int folder, const char *build_id, size_t *length) {
         return NULL;
     }
     return image;
-}
-
-static bool write_all(int file, const uint8_t *bytes, size_t length) {
-    while (length > 0) {
-        ssize_t n = write(file, bytes, length);
-        if (n <= 0) {
-            return false;
-        }
-        bytes += n;
-        length -= (size_t)n;
-    }
-    return true;
 }
 
 void sym_cache_write(int folder, const char *build_id, const void *image, size_t length) {

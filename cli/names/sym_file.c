@@ -96,7 +96,8 @@ static bool is_modest(Elf_Scn *section, const GElf_Shdr *header) {
     return bytes <= INFLATED_BYTES_MOST && bytes / INFLATED_RATIO_MOST <= header->sh_size;
 }
 
-Elf_Scn *sym_file_section(const struct sym_file *file, const char *name) {
+/* One with bytes in the file, by its name; NULL.  A compressed one that would grow too large is none. */
+static Elf_Scn *find_section(const struct sym_file *file, const char *name) {
     size_t names;
     if (file->elf == NULL || elf_getshdrstrndx(file->elf, &names) != 0) {
         return NULL;
@@ -116,7 +117,7 @@ Elf_Scn *sym_file_section(const struct sym_file *file, const char *name) {
 
 /* libdw unpacks what it needs without asking, so one bomb is enough to do without all of it. */
 bool sym_file_has_debug(const struct sym_file *file) {
-    if (sym_file_section(file, ".debug_info") == NULL) {
+    if (find_section(file, ".debug_info") == NULL) {
         return false;
     }
     for (Elf_Scn *section = NULL; (section = elf_nextscn(file->elf, section)) != NULL;) {
@@ -130,7 +131,7 @@ bool sym_file_has_debug(const struct sym_file *file) {
 }
 
 static const char *section_bytes(const struct sym_file *file, const char *name, size_t *length) {
-    Elf_Scn *section = sym_file_section(file, name);
+    Elf_Scn *section = find_section(file, name);
     Elf_Data *data = section == NULL ? NULL : elf_rawdata(section, NULL);
     if (data == NULL || data->d_buf == NULL) {
         return NULL;
@@ -216,17 +217,7 @@ static bool read_bytes(int descriptor, struct sym_file *file) {
     write_identity(file, &status);
     file->length = (size_t)status.st_size;
     file->bytes = malloc(file->length);
-    if (file->bytes == NULL) {
-        return false;
-    }
-    for (size_t done = 0; done < file->length;) {
-        ssize_t n = pread(descriptor, file->bytes + done, file->length - done, (off_t)done);
-        if (n <= 0) {
-            return false;
-        }
-        done += (size_t)n;
-    }
-    return true;
+    return file->bytes != NULL && read_at(descriptor, file->bytes, file->length, 0);
 }
 
 /* Takes the descriptor.  False: not a file that can be used. */
@@ -273,10 +264,21 @@ static bool take_file(struct finder *finder, int descriptor, const char *path, c
 static void copy_path(char path[PATH_MAX], const char *recorded) {
     static const char mark[] = " (deleted)";
     snprintf(path, PATH_MAX, "%s", recorded);
-    size_t length = strlen(path), ending = sizeof mark - 1;
-    if (length > ending && strcmp(path + length - ending, mark) == 0) {
-        path[length - ending] = '\0';
+    if (ends_with(path, mark)) {
+        path[strlen(path) - strlen(mark)] = '\0';
     }
+}
+
+/* As whoever has this root sees the path. */
+static bool find_in_root(struct finder *finder, const char *root_path, const char *path) {
+    int root = open_folder(root_path);
+    bool is_found =
+        root >= 0 && take_file(finder, open_below(root, path, READ_FLAGS, RESOLVE_IN_ROOT), path,
+                               finder->module->build_id, &finder->files->module);
+    if (root >= 0) {
+        close(root);
+    }
+    return is_found;
 }
 
 static bool find_in_process(struct finder *finder, const char *path) {
@@ -288,25 +290,7 @@ static bool find_in_process(struct finder *finder, const char *path) {
         return true;
     }
     snprintf(text, sizeof text, "/proc/%ld/root", finder->options->pid);
-    int root = open_folder(text);
-    bool is_found =
-        root >= 0 && take_file(finder, open_below(root, path, READ_FLAGS, RESOLVE_IN_ROOT), path,
-                               module->build_id, &finder->files->module);
-    if (root >= 0) {
-        close(root);
-    }
-    return is_found;
-}
-
-static bool find_in_sysroot(struct finder *finder, const char *path) {
-    int root = open_folder(finder->options->sysroot);
-    bool is_found =
-        root >= 0 && take_file(finder, open_below(root, path, READ_FLAGS, RESOLVE_IN_ROOT), path,
-                               finder->module->build_id, &finder->files->module);
-    if (root >= 0) {
-        close(root);
-    }
-    return is_found;
+    return find_in_root(finder, text, path);
 }
 
 static void find_module(struct finder *finder) {
@@ -316,7 +300,8 @@ static void find_module(struct finder *finder) {
         return;
     }
     if ((finder->options->pid != 0 && find_in_process(finder, path)) ||
-        (finder->options->sysroot != NULL && find_in_sysroot(finder, path))) {
+        (finder->options->sysroot != NULL &&
+         find_in_root(finder, finder->options->sysroot, path))) {
         return;
     }
     take_file(finder, open(path, READ_FLAGS), path, finder->module->build_id,
@@ -552,11 +537,4 @@ void sym_files_open(struct sym_files *files, const struct sym_module *module,
         close(finder->roots[i].folder);
     }
     free(finder);
-}
-
-void sym_files_close(struct sym_files *files) {
-    close_file(&files->module);
-    close_file(&files->debug);
-    close_file(&files->alternative);
-    free(files->other_path);
 }

@@ -38,9 +38,5 @@ struct sym_module {
 /* Opens whatever of the three there is and fits together.  Everything is in memory afterwards. */
 void sym_files_open(struct sym_files *files, const struct sym_module *module,
                     const struct symbolize_options *options);
-void sym_files_close(struct sym_files *files);
 
-/* A section by its name, with bytes in the file; NULL.  Compressed ones that would grow too large count as
- * missing. */
-Elf_Scn *sym_file_section(const struct sym_file *file, const char *name);
 bool sym_file_has_debug(const struct sym_file *file);

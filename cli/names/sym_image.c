@@ -112,8 +112,7 @@ void sym_builder_init(struct sym_builder *builder) {
     *builder = (struct sym_builder){0};
     memcpy(builder->header.magic, magic, sizeof magic);
     builder->table_size = 1024;
-    builder->table = must_alloc(builder->table_size * sizeof builder->table[0]);
-    memset(builder->table, 0, builder->table_size * sizeof builder->table[0]);
+    builder->table = must_zeroed(builder->table_size * sizeof builder->table[0]);
     builder->texts = must_alloc(builder->text_room = 4096);
     builder->texts[0] = '\0';
     builder->header.text_bytes = 1;
@@ -145,8 +144,7 @@ static void grow_table(struct sym_builder *builder) {
     struct sym_text *old = builder->table;
     uint32_t size = builder->table_size;
     builder->table_size = size * 2;
-    builder->table = must_alloc(builder->table_size * sizeof old[0]);
-    memset(builder->table, 0, builder->table_size * sizeof old[0]);
+    builder->table = must_zeroed(builder->table_size * sizeof old[0]);
     for (uint32_t i = 0; i < size; i++) {
         if (old[i].text != 0) {
             *find_text(builder, builder->texts + old[i].text) = old[i];
@@ -163,7 +161,6 @@ uint32_t sym_builder_text(struct sym_builder *builder, const char *text) {
     }
     uint32_t at = builder->header.text_bytes;
     if (length > SYM_IMAGE_BYTES_MOST / 2 - at) {
-        builder->is_full = true;
         return 0;
     }
     while (builder->text_room - at < length) {
@@ -196,7 +193,6 @@ uint32_t sym_builder_name(struct sym_builder *builder, uint32_t system_name) {
 void sym_builder_frame(struct sym_builder *builder, struct sym_frame frame) {
     uint32_t count = builder->header.frame_count;
     if (count >= SYM_IMAGE_BYTES_MOST / 4 / sizeof frame) {
-        builder->is_full = true;
         return;
     }
     builder->frames = must_have_room(builder->frames, count, &builder->frame_room, sizeof frame);
@@ -212,7 +208,6 @@ void sym_builder_place(struct sym_builder *builder, uint64_t offset) {
     }
     if (header->place_count >= SYM_IMAGE_BYTES_MOST / 8 / sizeof(struct sym_place)) {
         header->frame_count = first;
-        builder->is_full = true;
         return;
     }
     builder->places = must_have_room(builder->places, header->place_count, &builder->place_room,

@@ -66,7 +66,6 @@ struct sym_builder {
     uint32_t place_room, frame_room, text_room;
     struct sym_text *table; /* texts that are there already */
     uint32_t table_size, table_used;
-    bool is_full; /* something was left out */
 };
 
 void sym_builder_init(struct sym_builder *builder);

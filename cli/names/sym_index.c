@@ -78,7 +78,7 @@ struct index {
     struct node *nodes;
     uint32_t node_count, node_room;
     struct visit *visits; /* by unit */
-    size_t visit_count, visit_room;
+    uint32_t visit_count, visit_room;
 };
 
 /* The way from a unit down to where a walk is; on the stack. */
@@ -156,31 +156,20 @@ static void set_addresses(struct index *index, const struct sym_files *files,
 /* Units. */
 
 static bool is_unmangled(int language) {
-    switch (language) {
-    case DW_LANG_C89:
-    case DW_LANG_C:
-    case DW_LANG_C99:
-    case DW_LANG_C11:
-    case DW_LANG_Ada83:
-    case DW_LANG_Ada95:
-    case DW_LANG_Cobol74:
-    case DW_LANG_Cobol85:
-    case DW_LANG_Fortran77:
-    case DW_LANG_Pascal83:
-    case DW_LANG_PLI:
-    case DW_LANG_UPC:
-    case DW_LANG_Mips_Assembler:
-        return true;
-    default:
-        return false;
+    static const int languages[] = {
+        DW_LANG_C89,   DW_LANG_C,       DW_LANG_C99,           DW_LANG_C11,       DW_LANG_Ada83,
+        DW_LANG_Ada95, DW_LANG_Cobol74, DW_LANG_Cobol85,       DW_LANG_Fortran77, DW_LANG_Pascal83,
+        DW_LANG_PLI,   DW_LANG_UPC,     DW_LANG_Mips_Assembler};
+    bool is_one = false;
+    for (size_t i = 0; i < sizeof languages / sizeof languages[0]; i++) {
+        is_one |= languages[i] == language;
     }
+    return is_one;
 }
 
 static void add_visit(struct index *index, uint32_t unit, size_t address) {
-    if (index->visit_count == index->visit_room) {
-        index->visit_room = index->visit_room == 0 ? 4096 : index->visit_room * 2;
-        index->visits = must_grow(index->visits, index->visit_room * sizeof index->visits[0]);
-    }
+    index->visits = must_have_room(index->visits, index->visit_count, &index->visit_room,
+                                   sizeof index->visits[0]);
     index->visits[index->visit_count++] = (struct visit){unit, (uint32_t)address};
     if (index->addresses[address].unit == NONE) {
         index->addresses[address].unit = unit;

@@ -25,7 +25,7 @@ struct symbol {
 
 struct sym_table {
     struct symbol *symbols; /* by address */
-    size_t count, room;
+    uint32_t count, room;
 };
 
 /* Where the section with code ends; 0: it has none. */
@@ -59,10 +59,8 @@ static bool is_wanted(Elf *elf, const GElf_Sym *symbol, const char *name) {
 
 static void add_symbol(struct sym_table *table, Elf *elf, const GElf_Sym *symbol,
                        const char *name) {
-    if (table->count == table->room) {
-        table->room = table->room == 0 ? 4096 : table->room * 2;
-        table->symbols = must_grow(table->symbols, table->room * sizeof table->symbols[0]);
-    }
+    table->symbols =
+        must_have_room(table->symbols, table->count, &table->room, sizeof table->symbols[0]);
     uint64_t size = symbol->st_size;
     if (size == 0) {
         uint64_t end = end_of_code(elf, symbol->st_shndx);
@@ -107,8 +105,7 @@ static int compare_symbols(const void *a, const void *b) {
 }
 
 struct sym_table *sym_table_read(const struct sym_files *files) {
-    struct sym_table *table = must_alloc(sizeof *table);
-    *table = (struct sym_table){0};
+    struct sym_table *table = must_zeroed(sizeof *table);
     read_symbols(table, files->debug.elf, SHT_SYMTAB);
     if (table->count == 0) {
         read_symbols(table, files->module.elf, SHT_SYMTAB);

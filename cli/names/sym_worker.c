@@ -49,15 +49,7 @@ static void copy_cached(struct sym_builder *builder, const void *cached) {
 static void send_image(struct sym_builder *builder) {
     size_t length;
     const uint8_t *image = sym_builder_finish(builder, &length);
-    while (length > 0) {
-        ssize_t n = write(RESULT, image, length);
-        if (n <= 0) {
-            _exit(1);
-        }
-        image += n;
-        length -= (size_t)n;
-    }
-    _exit(0);
+    _exit(write_all(RESULT, image, length) ? 0 : 1);
 }
 
 /* Files are read, rights are given up, and the rest is arithmetic. */

@@ -439,8 +439,7 @@ static void apply(struct session *session, struct module *module) {
 
 struct symbolize_result symbolize(struct profile *profile,
                                   const struct symbolize_options *options) {
-    struct session *session = must_alloc(sizeof *session);
-    memset(session, 0, sizeof *session);
+    struct session *session = must_zeroed(sizeof *session);
     session->profile = profile;
     session->options = options;
     if (!options->use_debuginfod) {

@@ -36,19 +36,14 @@ struct block {
 
 enum { BLOCK_BYTES = 1 << 16 };
 
-/* How many items an array has room for. */
-struct room {
-    uint32_t items;
-    uint32_t item_bytes;
-};
-
 struct profile_memory {
     uint64_t secret[2];
     struct block *blocks;
     const char **texts;
     uint32_t text_count;
     struct table by_text, by_function, by_location;
-    struct room texts_room, types_room, mappings_room, functions_room, locations_room, lines_room,
+    /* How many items each array has room for. */
+    uint32_t texts_room, types_room, mappings_room, functions_room, locations_room, lines_room,
         samples_room, stacks_room, labels_room, comments_room;
     uint64_t values_room;
     uint64_t bytes; /* that all of this takes */
@@ -105,8 +100,7 @@ static void table_grow(struct profile_memory *memory, struct table *table) {
     table->capacity = old.capacity > 0 ? 2 * old.capacity : 256;
     table->used = 0;
     spend(memory, (table->capacity - old.capacity) * sizeof *table->slots);
-    table->slots = must_alloc(table->capacity * sizeof *table->slots);
-    memset(table->slots, 0, table->capacity * sizeof *table->slots);
+    table->slots = must_zeroed(table->capacity * sizeof *table->slots);
     for (size_t i = 0; i < old.capacity; i++) {
         if (old.slots[i].number != 0) {
             table_insert(table, old.slots[i].hash, old.slots[i].number);
@@ -135,21 +129,9 @@ static bool table_find_or_add(const struct profile *profile, struct table *table
 /* ---------------------------------------------------------------- memory */
 
 struct profile *profile_new(void) {
-    struct profile *profile = must_alloc(sizeof *profile);
-    struct profile_memory *memory = must_alloc(sizeof *memory);
-    memset(profile, 0, sizeof *profile);
-    memset(memory, 0, sizeof *memory);
+    struct profile *profile = must_zeroed(sizeof *profile);
+    struct profile_memory *memory = must_zeroed(sizeof *memory);
     profile->memory = memory;
-    memory->texts_room.item_bytes = sizeof *memory->texts;
-    memory->types_room.item_bytes = sizeof *profile->types;
-    memory->mappings_room.item_bytes = sizeof *profile->mappings;
-    memory->functions_room.item_bytes = sizeof *profile->functions;
-    memory->locations_room.item_bytes = sizeof *profile->locations;
-    memory->lines_room.item_bytes = sizeof *profile->lines;
-    memory->samples_room.item_bytes = sizeof *profile->samples;
-    memory->stacks_room.item_bytes = sizeof *profile->stacks;
-    memory->labels_room.item_bytes = sizeof *profile->labels;
-    memory->comments_room.item_bytes = sizeof *profile->comments;
     if (getrandom(memory->secret, sizeof memory->secret, GRND_NONBLOCK) !=
         (ssize_t)sizeof memory->secret) {
         memory->secret[0] = (uintptr_t)memory; /* which the kernel has randomised */
@@ -171,45 +153,48 @@ void profile_free(struct profile *profile) {
         free(block);
         block = next;
     }
-    void *const arrays[] = {
-        memory->texts,
-        memory->by_text.slots,
-        memory->by_function.slots,
-        profile->types,
-        profile->mappings,
-        memory->by_location.slots,
-        profile->functions,
-        profile->locations,
-        profile->lines,
-        profile->samples,
-        profile->values,
-        profile->stacks,
-        profile->labels,
-        profile->comments,
-        memory,
-        profile,
-    };
+    void *const arrays[] = {memory->texts,
+                            memory->by_text.slots,
+                            memory->by_function.slots,
+                            profile->types,
+                            profile->mappings,
+                            memory->by_location.slots,
+                            profile->functions,
+                            profile->locations,
+                            profile->lines,
+                            profile->samples,
+                            profile->values,
+                            profile->stacks,
+                            profile->labels,
+                            profile->comments,
+                            memory,
+                            profile};
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) {
         free(arrays[i]);
     }
 }
 
 /* The array with room for this number of items.  What has no number any more ends the command. */
-static void *make_room(struct profile_memory *memory, struct room *room, void *items,
-                       uint64_t needed) {
-    if (needed <= room->items) {
+static void *make_room(struct profile_memory *memory, uint32_t *room, void *items,
+                       size_t item_bytes, uint64_t needed) {
+    if (needed <= *room) {
         return items;
     }
     if (needed >= PROFILE_NONE) {
         exit(complain(EXIT_OWN_FAILURE, "the profile has more than 4,294,967,294 parts"));
     }
-    uint64_t wanted = room->items < 16 ? 16 : room->items + (uint64_t)room->items / 2;
+    uint64_t wanted = *room < 16 ? 16 : *room + (uint64_t)*room / 2;
     wanted = wanted < needed ? needed : wanted;
     wanted = wanted < PROFILE_NONE ? wanted : PROFILE_NONE - 1;
-    spend(memory, (wanted - room->items) * room->item_bytes);
-    room->items = (uint32_t)wanted;
-    return must_grow(items, wanted * room->item_bytes);
+    spend(memory, (wanted - *room) * item_bytes);
+    *room = (uint32_t)wanted;
+    return must_grow(items, wanted * item_bytes);
 }
+
+/* An array of the owner, the profile or its memory, gets room for `more` items behind those it has. */
+#define MAKE_ROOM(memory, owner, array, count, more)                                               \
+    ((owner)->array = make_room(memory, &(memory)->array##_room, (owner)->array,                   \
+                                sizeof *(owner)->array, (uint64_t)(count) + (more)))
 
 struct text_key {
     const char *text;
@@ -251,7 +236,7 @@ const char *profile_text(struct profile *profile, const char *text, size_t lengt
     length = strnlen(text, length); /* an embedded zero ends it */
     struct text_key key = {text, length};
     uint32_t index = memory->text_count;
-    memory->texts = make_room(memory, &memory->texts_room, memory->texts, (uint64_t)index + 1);
+    MAKE_ROOM(memory, memory, texts, index, 1);
     if (table_find_or_add(profile, &memory->by_text, mix_bytes(profile, 1, text, length), is_text,
                           &key, &index)) {
         memory->texts[index] = place_text(memory, text, length);
@@ -263,23 +248,21 @@ const char *profile_text(struct profile *profile, const char *text, size_t lengt
 /* ---------------------------------------------------------------- parts */
 
 uint32_t profile_add_type(struct profile *profile, const char *name, const char *unit) {
-    profile->types = make_room(profile->memory, &profile->memory->types_room, profile->types,
-                               (uint64_t)profile->type_count + 1);
-    profile->types[profile->type_count] = (struct profile_type){name, unit};
+    MAKE_ROOM(profile->memory, profile, types, profile->type_count, 1);
+    profile->types[profile->type_count] = (struct profile_type){
+        profile_text(profile, name, SIZE_MAX), profile_text(profile, unit, SIZE_MAX)};
     return profile->type_count++;
 }
 
 uint32_t profile_add_mapping(struct profile *profile, struct profile_mapping mapping) {
-    profile->mappings = make_room(profile->memory, &profile->memory->mappings_room,
-                                  profile->mappings, (uint64_t)profile->mapping_count + 1);
+    MAKE_ROOM(profile->memory, profile, mappings, profile->mapping_count, 1);
     profile->mappings[profile->mapping_count] = mapping;
     return profile->mapping_count++;
 }
 
 uint32_t profile_add_comment(struct profile *profile, const char *text) {
-    profile->comments = make_room(profile->memory, &profile->memory->comments_room,
-                                  profile->comments, (uint64_t)profile->comment_count + 1);
-    profile->comments[profile->comment_count] = text;
+    MAKE_ROOM(profile->memory, profile, comments, profile->comment_count, 1);
+    profile->comments[profile->comment_count] = profile_text(profile, text, SIZE_MAX);
     return profile->comment_count++;
 }
 
@@ -291,8 +274,7 @@ static bool is_function(const struct profile *profile, uint32_t index, const voi
 uint32_t profile_add_function(struct profile *profile, struct profile_function function) {
     struct profile_memory *memory = profile->memory;
     uint32_t index = profile->function_count;
-    profile->functions =
-        make_room(memory, &memory->functions_room, profile->functions, (uint64_t)index + 1);
+    MAKE_ROOM(memory, profile, functions, index, 1);
     uint64_t hash = mix(profile, 2, (uintptr_t)function.name);
     hash = mix(profile, hash, (uintptr_t)function.file);
     hash = mix(profile, hash, function.start_line);
@@ -324,8 +306,7 @@ static uint32_t append_lines(struct profile *profile, const struct profile_line 
     bool is_own = profile->lines != NULL && lines >= profile->lines &&
                   lines < profile->lines + profile->line_count;
     size_t own_at = is_own ? (size_t)(lines - profile->lines) : 0;
-    profile->lines = make_room(profile->memory, &profile->memory->lines_room, profile->lines,
-                               (uint64_t)first + line_count);
+    MAKE_ROOM(profile->memory, profile, lines, first, line_count);
     if (line_count > 0) {
         memcpy(profile->lines + first, is_own ? profile->lines + own_at : lines,
                line_count * sizeof *lines);
@@ -339,8 +320,7 @@ uint32_t profile_add_location(struct profile *profile, uint64_t address, uint32_
     struct profile_memory *memory = profile->memory;
     struct location_key key = {address, mapping, line_count, lines};
     uint32_t index = profile->location_count;
-    profile->locations =
-        make_room(memory, &memory->locations_room, profile->locations, (uint64_t)index + 1);
+    MAKE_ROOM(memory, profile, locations, index, 1);
     uint64_t hash = mix(profile, 3 ^ (uint64_t)mapping << 8, address);
     if (line_count > 0) {
         hash = mix_bytes(profile, hash, lines, line_count * sizeof *lines);
@@ -375,12 +355,9 @@ uint32_t profile_add_sample(struct profile *profile, const uint32_t *stack, uint
                             uint32_t label_count) {
     struct profile_memory *memory = profile->memory;
     uint32_t index = profile->sample_count;
-    profile->samples =
-        make_room(memory, &memory->samples_room, profile->samples, (uint64_t)index + 1);
-    profile->stacks = make_room(memory, &memory->stacks_room, profile->stacks,
-                                (uint64_t)profile->stack_count + depth);
-    profile->labels = make_room(memory, &memory->labels_room, profile->labels,
-                                (uint64_t)profile->label_count + label_count);
+    MAKE_ROOM(memory, profile, samples, index, 1);
+    MAKE_ROOM(memory, profile, stacks, profile->stack_count, depth);
+    MAKE_ROOM(memory, profile, labels, profile->label_count, label_count);
     make_room_for_values(profile);
     profile->samples[index] =
         (struct profile_sample){profile->stack_count, depth, profile->label_count, label_count};

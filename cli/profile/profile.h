@@ -105,7 +105,7 @@ void profile_free(struct profile *profile);
 /* A copy of the text that lives as long as the profile; equal texts share one. */
 const char *profile_text(struct profile *profile, const char *text, size_t length);
 
-/* Each adds one and gives its index.  Texts must be of profile_text. */
+/* Each adds one and gives its index.  Texts of mappings and functions must be of profile_text. */
 uint32_t profile_add_type(struct profile *profile, const char *name, const char *unit);
 uint32_t profile_add_mapping(struct profile *profile, struct profile_mapping mapping);
 uint32_t profile_add_comment(struct profile *profile, const char *text);
@@ -145,6 +145,16 @@ const char *profile_label(const struct profile *profile, uint32_t sample, const 
 static inline int64_t profile_sum(int64_t a, int64_t b) {
     int64_t sum;
     return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
+}
+
+/* How much it is, whether more or less. */
+static inline uint64_t profile_magnitude(int64_t value) {
+    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+}
+
+/* The frames of a location: its lines, or itself without a name. */
+static inline uint32_t profile_frames(const struct profile_location *location) {
+    return location->line_count > 0 ? location->line_count : 1;
 }
 
 /* Sum of one type over all samples. */

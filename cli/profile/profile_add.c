@@ -41,8 +41,7 @@ static void keep_types(struct profile *profile, const bool *is_kept) {
 
 void profile_adopt(struct profile *profile, const struct profile *other) {
     for (uint32_t type = 0; type < other->type_count; type++) {
-        profile_add_type(profile, profile_text(profile, other->types[type].name, SIZE_MAX),
-                         profile_text(profile, other->types[type].unit, SIZE_MAX));
+        profile_add_type(profile, other->types[type].name, other->types[type].unit);
     }
     profile->default_type = other->default_type;
     profile->period_type.name = profile_text(profile, other->period_type.name, SIZE_MAX);
@@ -194,7 +193,7 @@ void profile_add_profile(struct profile *profile, const struct profile *other, i
     match_types(profile, other, columns, factor);
     profile_add_columns(profile, other, columns);
     for (uint32_t i = 0; i < other->comment_count; i++) {
-        profile_add_comment(profile, profile_text(profile, other->comments[i], SIZE_MAX));
+        profile_add_comment(profile, other->comments[i]);
     }
     free(columns);
 }

@@ -182,20 +182,23 @@ const char *read_format(const char *name) {
     return strcmp(name, "tally") == 0 ? "tally" : strcmp(name, "leaks") == 0 ? "leaks" : NULL;
 }
 
-/* A run without moments of a process that is known only by what it has mapped. */
-static struct read_run *new_run(const struct profile *profile, const char *format) {
-    struct read_run *run = must_alloc(sizeof *run);
-    memset(run, 0, sizeof *run);
+struct read_run *read_run_new(const char *format, const char *program) {
+    struct read_run *run = must_zeroed(sizeof *run);
     run->format = format;
-    run->program = must_copy(profile->mapping_count > 0 ? profile->mappings[0].path : "");
+    run->program = must_copy(program);
     run->arguments = must_copy("");
     run->host = must_copy("");
     run->version = must_copy("");
     return run;
 }
 
+/* What is known of a process by what it has mapped. */
+static const char *program_of(const struct profile *profile) {
+    return profile->mapping_count > 0 ? profile->mappings[0].path : "";
+}
+
 struct read_run *read_run_of(struct profile *profile, const char *format) {
-    struct read_run *run = new_run(profile, format);
+    struct read_run *run = read_run_new(format, program_of(profile));
     run->moments = must_alloc(sizeof *run->moments);
     run->moments[0] = (struct read_moment){0, profile, NULL};
     run->moment_count = 1;
@@ -205,12 +208,6 @@ struct read_run *read_run_of(struct profile *profile, const char *format) {
     return run;
 }
 
-static struct read_run *read_by(const struct format *format, const uint8_t *bytes, size_t length,
-                                char why[READ_WHY_BYTES]) {
-    struct profile *profile = format->read(bytes, length, why);
-    return profile != NULL ? read_run_of(profile, format->name) : NULL;
-}
-
 /* The answer of a process that has looked for leaks: a run with nothing else. */
 static struct read_run *run_of_leaks(const uint8_t *bytes, size_t length,
                                      char why[READ_WHY_BYTES]) {
@@ -218,53 +215,37 @@ static struct read_run *run_of_leaks(const uint8_t *bytes, size_t length,
     if (leaks == NULL) {
         return NULL;
     }
-    struct read_run *run = new_run(leaks->profile, "leaks");
+    struct read_run *run = read_run_new("leaks", program_of(leaks->profile));
     run->leaks = leaks;
     return run;
 }
 
-/* What no reader needs to look at. */
-static bool has_a_size(size_t length, char why[READ_WHY_BYTES]) {
-    if (length == 0 || length > READ_MOST_BYTES) {
-        return read_damage(why, length == 0 ? "it is empty" : "it is too large");
-    }
-    return true;
-}
-
-struct read_run *read_run(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]) {
-    if (!has_a_size(length, why)) {
-        return NULL;
-    }
-    if (read_is_tally(bytes, length)) {
-        return read_tally(bytes, length, why);
-    }
-    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        if (formats[i].is(bytes, length)) {
-            return read_by(&formats[i], bytes, length, why);
-        }
-    }
-    read_damage(why, "it is no profile of a known format");
-    return NULL;
-}
-
-struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t length,
+struct read_run *read_run_as(const char *name, const uint8_t *bytes, size_t length,
                              char why[READ_WHY_BYTES]) {
-    if (!has_a_size(length, why)) {
+    if (length == 0 || length > READ_MOST_BYTES) {
+        read_damage(why, length == 0 ? "it is empty" : "it is too large");
         return NULL;
     }
-    if (strcmp(format, "tally") == 0 && read_is_tally(bytes, length)) {
+    if ((name == NULL || strcmp(name, "tally") == 0) && read_is_tally(bytes, length)) {
         return read_tally(bytes, length, why);
     }
-    if (strcmp(format, "leaks") == 0) {
+    if (name != NULL && strcmp(name, "leaks") == 0) {
         return run_of_leaks(bytes, length, why);
     }
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
-        if (strcmp(formats[i].name, format) == 0 && formats[i].is(bytes, length)) {
-            return read_by(&formats[i], bytes, length, why);
+        const struct format *format = &formats[i];
+        if ((name == NULL || strcmp(format->name, name) == 0) && format->is(bytes, length)) {
+            struct profile *profile = format->read(bytes, length, why);
+            return profile != NULL ? read_run_of(profile, format->name) : NULL;
         }
     }
-    read_damage(why, "it is no profile of the format %s", format);
+    read_damage(why, "it is no profile of %s%s", name == NULL ? "a known format" : "the format ",
+                name == NULL ? "" : name);
     return NULL;
+}
+
+struct read_run *read_run(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]) {
+    return read_run_as(NULL, bytes, length, why);
 }
 
 void read_run_free(struct read_run *run) {

@@ -98,9 +98,11 @@ const char *read_format(const char *name);
 
 /* NULL and a sentence when it is no profile or damaged. */
 struct read_run *read_run(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
-/* The same for bytes that are said to be of this format. */
+/* The same for bytes that are said to be of this format, unless it is NULL. */
 struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t length,
                              char why[READ_WHY_BYTES]);
+/* A run without moments. */
+struct read_run *read_run_new(const char *format, const char *program);
 /* A profile as a run of one moment, which it belongs to. */
 struct read_run *read_run_of(struct profile *profile, const char *format);
 void read_run_free(struct read_run *run);
@@ -132,7 +134,6 @@ bool read_is_tally(const uint8_t *bytes, size_t length);
 struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
 struct profile *read_tally_payload(const struct read_payload *payload, char why[READ_WHY_BYTES]);
 
-bool read_is_leaks(const uint8_t *bytes, size_t length);
 struct read_leaks *read_leaks(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
 void read_leaks_free(struct read_leaks *leaks);
 /* Is it as read_leaks() makes it?  For those who have it from a process that may lie. */

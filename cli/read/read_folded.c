@@ -101,8 +101,7 @@ struct profile *read_folded(const uint8_t *bytes, size_t length, char why[READ_W
     struct text_lines lines = {{(const char *)bytes, (const char *)bytes + length}, 0};
     struct text line;
     bool is_good = true;
-    profile_add_type(reader.profile, profile_text(reader.profile, "samples", 7),
-                     profile_text(reader.profile, "count", 5));
+    profile_add_type(reader.profile, "samples", "count");
     reader.profile->source = profile_text(reader.profile, "folded", 6);
     while (is_good && text_next_line(&lines, &line)) {
         int64_t value;
@@ -118,8 +117,6 @@ struct profile *read_folded(const uint8_t *bytes, size_t length, char why[READ_W
     free(reader.stack.locations);
     if (!is_good) {
         read_damage(why, "line %" PRIu64 " does not end in a number", lines.number);
-        profile_free(reader.profile);
-        return NULL;
     }
-    return reader.profile;
+    return read_result(reader.profile, is_good);
 }

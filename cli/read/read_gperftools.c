@@ -154,9 +154,5 @@ struct profile *read_gperftools(const uint8_t *bytes, size_t length, char why[RE
     bool is_good = take_lines(&reader, text.end != end);
     read_maps_free(&reader.maps);
     free(reader.stack.locations);
-    if (!is_good) {
-        profile_free(reader.profile);
-        return NULL;
-    }
-    return reader.profile;
+    return read_result(reader.profile, is_good);
 }

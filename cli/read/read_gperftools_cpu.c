@@ -113,8 +113,7 @@ static void take_record(struct words *words, struct read_stack *stack, int64_t p
 static void add_types(struct profile *profile, int64_t period_ns) {
     const char *nanoseconds = profile_text(profile, "nanoseconds", 11);
     const char *cpu = profile_text(profile, "cpu", 3);
-    profile_add_type(profile, profile_text(profile, "samples", 7),
-                     profile_text(profile, "count", 5));
+    profile_add_type(profile, "samples", "count");
     profile->default_type = profile_add_type(profile, cpu, nanoseconds);
     profile->period_type = (struct profile_type){cpu, nanoseconds};
     profile->period = period_ns;
@@ -146,7 +145,7 @@ struct profile *read_gperftools_cpu(const uint8_t *bytes, size_t length, char wh
         take_record(&words, &stack, period_ns);
     }
     if (!has_trailer) {
-        profile_add_comment(profile, profile_text(profile, "The end of the file is missing.", 31));
+        profile_add_comment(profile, "The end of the file is missing.");
     }
     read_maps_free(&maps);
     free(stack.locations);

@@ -487,8 +487,7 @@ static struct read_leaks *take_leaks(struct image_pipe *pipe) {
     if (!take_bool(pipe)) {
         return NULL;
     }
-    struct read_leaks *leaks = must_alloc(sizeof *leaks);
-    memset(leaks, 0, sizeof *leaks);
+    struct read_leaks *leaks = must_zeroed(sizeof *leaks);
     take(pipe, leaks, LEAK_NUMBERS);
     leaks->profile = image_take_profile(pipe);
     if (leaks->profile != NULL) {
@@ -507,8 +506,7 @@ void image_put_run(struct image_pipe *pipe, const struct read_run *run) {
 }
 
 struct read_run *image_take_run(struct image_pipe *pipe) {
-    struct read_run *run = must_alloc(sizeof *run);
-    memset(run, 0, sizeof *run);
+    struct read_run *run = must_zeroed(sizeof *run);
     take_facts(pipe, run);
     take_series(pipe, run);
     run->moments = take_moments(pipe, &run->moment_count);

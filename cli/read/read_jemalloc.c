@@ -44,12 +44,12 @@ struct jemalloc {
     struct text_lines lines;
     bool has_alloc;
     struct thread *threads; /* with a name; in order once the first stack is met */
-    size_t thread_count, thread_room;
+    uint32_t thread_count, thread_room;
     /* Of the stack that is being read. */
     bool has_stack, has_all;
     struct read_counts all;
     struct share *shares;
-    size_t share_count, share_room;
+    uint32_t share_count, share_room;
     char *why;
 };
 
@@ -103,19 +103,15 @@ static void add_thread(struct jemalloc *reader, int64_t number, struct text name
     if (number == ALL_THREADS || text_is_empty(&name)) {
         return;
     }
-    if (reader->thread_count == reader->thread_room) {
-        reader->thread_room = reader->thread_room > 0 ? 2 * reader->thread_room : 16;
-        reader->threads = must_grow(reader->threads, reader->thread_room * sizeof *reader->threads);
-    }
+    reader->threads = must_have_room(reader->threads, reader->thread_count, &reader->thread_room,
+                                     sizeof *reader->threads);
     reader->threads[reader->thread_count++] = (struct thread){
         number, profile_text(reader->profile, name.at, (size_t)(name.end - name.at))};
 }
 
 static void add_share(struct jemalloc *reader, int64_t thread, const struct read_counts *counts) {
-    if (reader->share_count == reader->share_room) {
-        reader->share_room = reader->share_room > 0 ? 2 * reader->share_room : 16;
-        reader->shares = must_grow(reader->shares, reader->share_room * sizeof *reader->shares);
-    }
+    reader->shares = must_have_room(reader->shares, reader->share_count, &reader->share_room,
+                                    sizeof *reader->shares);
     struct share *share = &reader->shares[reader->share_count++];
     share->thread = thread;
     double live = read_factor(&reader->scale, counts->objects, counts->bytes);
@@ -286,9 +282,5 @@ struct profile *read_jemalloc(const uint8_t *bytes, size_t length, char why[READ
     free(reader.stack.locations);
     free(reader.threads);
     free(reader.shares);
-    if (!is_good) {
-        profile_free(reader.profile);
-        return NULL;
-    }
-    return reader.profile;
+    return read_result(reader.profile, is_good);
 }

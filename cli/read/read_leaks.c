@@ -30,7 +30,7 @@ struct reader {
     bool has_end;
 };
 
-bool read_is_leaks(const uint8_t *bytes, size_t length) {
+static bool is_leaks(const uint8_t *bytes, size_t length) {
     size_t first = sizeof first_line - 1;
     return length >= first && memcmp(bytes, first_line, first) == 0;
 }
@@ -230,22 +230,19 @@ static bool take_groups(struct reader *reader, struct text text) {
 }
 
 static struct read_leaks *new_leaks(void) {
-    struct read_leaks *leaks = must_alloc(sizeof *leaks);
-    memset(leaks, 0, sizeof *leaks);
+    struct read_leaks *leaks = must_zeroed(sizeof *leaks);
     struct profile *profile = profile_new();
     leaks->profile = profile;
     leaks->why = "";
-    profile_add_type(profile, profile_text(profile, "leak_objects", 12),
-                     profile_text(profile, "count", 5));
-    profile->default_type = profile_add_type(profile, profile_text(profile, "leak_space", 10),
-                                             profile_text(profile, "bytes", 5));
+    profile_add_type(profile, "leak_objects", "count");
+    profile->default_type = profile_add_type(profile, "leak_space", "bytes");
     profile->source = profile_text(profile, "leaks", 5);
     return leaks;
 }
 
 struct read_leaks *read_leaks(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]) {
     struct text text = {(const char *)bytes, (const char *)bytes + length};
-    if (!read_is_leaks(bytes, length)) {
+    if (!is_leaks(bytes, length)) {
         read_damage(why, "it is no result of a leak check");
         return NULL;
     }
@@ -292,9 +289,7 @@ bool read_leaks_are_sound(const struct read_leaks *leaks) {
 
 void read_leaks_free(struct read_leaks *leaks) {
     if (leaks != NULL) {
-        if (leaks->profile != NULL) {
-            profile_free(leaks->profile);
-        }
+        profile_free(leaks->profile);
         free(leaks);
     }
 }

@@ -545,9 +545,5 @@ struct profile *read_proto(const uint8_t *bytes, size_t length, char why[READ_WH
     for (size_t i = 0; i < sizeof scratch / sizeof scratch[0]; i++) {
         free(scratch[i]);
     }
-    if (!is_good) {
-        profile_free(proto.profile);
-        return NULL;
-    }
-    return proto.profile;
+    return read_result(proto.profile, is_good);
 }

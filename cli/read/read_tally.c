@@ -320,18 +320,6 @@ static bool take_frame(struct tally *tally, const struct frame *frame) {
     return true;
 }
 
-static struct read_run *new_run(void) {
-    struct read_run *run = must_alloc(sizeof *run);
-    struct text none = {"", ""};
-    memset(run, 0, sizeof *run);
-    run->format = "tally";
-    set_text(&run->program, none);
-    set_text(&run->arguments, none);
-    set_text(&run->host, none);
-    set_text(&run->version, none);
-    return run;
-}
-
 /* A frame that must be understood ends the file for us even where damage does not. */
 static void take_frames(struct tally *tally) {
     struct read_run *run = tally->run;
@@ -351,24 +339,19 @@ static void take_frames(struct tally *tally) {
     }
 }
 
-/* The last snapshot is made now; one that turns out damaged is as good as lost, and the one before it is
- * the last.  Where too many are damaged all are. */
-static void make_last(struct read_run *run) {
+/* The last one is made now; one that turns out damaged is as good as lost, and the one before it is the last.
+ * Where too many are damaged all are.  How many are left. */
+static uint32_t make_last(struct read_run *run, const struct read_moment *moments, uint32_t count,
+                          struct profile *(*read)(struct read_run *, uint32_t, char *)) {
     char why[READ_WHY_BYTES];
-    uint32_t tries = 0;
-    while (run->moment_count > 0 && (tries++ >= DAMAGED_SNAPSHOTS_MOST ||
-                                     read_moment(run, run->moment_count - 1, why) == NULL)) {
-        struct read_payload *payload = run->moments[--run->moment_count].payload;
+    for (uint32_t tries = 0;
+         count > 0 && (tries >= DAMAGED_SNAPSHOTS_MOST || read(run, count - 1, why) == NULL);
+         tries++) {
+        struct read_payload *payload = moments[--count].payload;
         run->lost_bytes += payload->length;
         free(payload);
     }
-    tries = 0;
-    while (run->cpu_count > 0 && (tries++ >= DAMAGED_SNAPSHOTS_MOST ||
-                                  read_cpu_moment(run, run->cpu_count - 1, why) == NULL)) {
-        struct read_payload *payload = run->cpu[--run->cpu_count].payload;
-        run->lost_bytes += payload->length;
-        free(payload);
-    }
+    return count;
 }
 
 struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]) {
@@ -386,9 +369,12 @@ struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_W
         read_damage(why, "its header is damaged");
         return NULL;
     }
-    struct tally tally = {.run = new_run(), .at = bytes + header_bytes, .end = bytes + length};
+    struct tally tally = {
+        .run = read_run_new("tally", ""), .at = bytes + header_bytes, .end = bytes + length};
     tally.run->start_wall_ns = little(bytes + 16, 8);
     take_frames(&tally);
-    make_last(tally.run);
-    return tally.run;
+    struct read_run *run = tally.run;
+    run->moment_count = make_last(run, run->moments, run->moment_count, read_moment);
+    run->cpu_count = make_last(run, run->cpu, run->cpu_count, read_cpu_moment);
+    return run;
 }

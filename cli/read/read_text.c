@@ -20,6 +20,13 @@ bool read_damage(char why[READ_WHY_BYTES], const char *format, ...) {
     return false;
 }
 
+struct profile *read_result(struct profile *profile, bool is_good) {
+    if (!is_good) {
+        profile_free(profile);
+    }
+    return is_good ? profile : NULL;
+}
+
 /* ---------------------------------------------------------------- pieces */
 
 bool text_next_line(struct text_lines *lines, struct text *line) {
@@ -222,25 +229,21 @@ bool read_stack_take(struct read_stack *stack, struct text addresses) {
 
 /* ---------------------------------------------------------------- types and labels */
 
-static const char *literal(struct profile *profile, const char *text) {
-    return profile_text(profile, text, strlen(text));
-}
-
 void read_add_heap_types(struct profile *profile, bool has_alloc) {
-    const char *count = literal(profile, "count"), *bytes = literal(profile, "bytes");
     if (has_alloc) {
-        profile_add_type(profile, literal(profile, "alloc_objects"), count);
-        profile_add_type(profile, literal(profile, "alloc_space"), bytes);
+        profile_add_type(profile, "alloc_objects", "count");
+        profile_add_type(profile, "alloc_space", "bytes");
     }
-    profile_add_type(profile, literal(profile, "inuse_objects"), count);
-    profile->default_type = profile_add_type(profile, literal(profile, "inuse_space"), bytes);
-    profile->period_type = (struct profile_type){literal(profile, "space"), bytes};
+    profile_add_type(profile, "inuse_objects", "count");
+    profile->default_type = profile_add_type(profile, "inuse_space", "bytes");
+    profile->period_type.name = profile_text(profile, "space", SIZE_MAX);
+    profile->period_type.unit = profile_text(profile, "bytes", SIZE_MAX);
 }
 
 struct profile_label read_size_label(struct profile *profile, const struct read_counts *counts) {
     int64_t size = counts->objects != 0       ? counts->bytes / counts->objects
                    : counts->all_objects != 0 ? counts->all_bytes / counts->all_objects
                                               : 0;
-    const char *bytes = literal(profile, "bytes");
+    const char *bytes = profile_text(profile, "bytes", SIZE_MAX);
     return (struct profile_label){.key = bytes, .number = size, .unit = bytes};
 }

@@ -62,6 +62,9 @@ double read_factor(const struct read_scale *scale, int64_t objects, int64_t byte
 void read_scale_line(struct read_scale *scale, const struct read_counts *counts,
                      int64_t values[HEAP_TYPES]);
 
+/* What a reader gives: the profile, or NULL where it is damaged, and it is gone. */
+struct profile *read_result(struct profile *profile, bool is_good);
+
 /* The stack that is being read, and where its locations come from. */
 struct read_stack {
     struct profile *profile;

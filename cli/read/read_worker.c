@@ -55,8 +55,7 @@ static struct read_run *parse(const char *format, char why[READ_WHY_BYTES]) {
     struct read_run *run = NULL;
     uint8_t *bytes = read_descriptor(INPUT, &length, why);
     if (bytes != NULL) {
-        run =
-            format != NULL ? read_run_as(format, bytes, length, why) : read_run(bytes, length, why);
+        run = read_run_as(format, bytes, length, why);
         free(bytes);
     }
     if (run != NULL) {
@@ -222,9 +221,8 @@ struct read_run *read_confined(const char *path, const char *format, char why[RE
     if (input < 0) {
         return NULL;
     }
-    struct read_worker *worker = must_alloc(sizeof *worker);
+    struct read_worker *worker = must_zeroed(sizeof *worker);
     struct read_run *run = NULL;
-    memset(worker, 0, sizeof *worker);
     worker->request = worker->result.fd = -1;
     if (!start(worker, input, format)) {
         read_damage(why, "no process to read it with: %s", strerror(errno));

@@ -138,17 +138,8 @@ static void describe_temporary(const struct profile *profile, char *text, size_t
              objects > 0 ? 100 * (double)temporary / (double)objects : 0.0, count_text(objects));
 }
 
-/* Characters, not bytes. */
-static unsigned columns_of(const char *text) {
-    unsigned columns = 0;
-    for (; *text != '\0'; text++) {
-        columns += (*text & 0xc0) != 0x80;
-    }
-    return columns;
-}
-
 static void put_padded(FILE *out, const char *text, unsigned width) {
-    unsigned columns = columns_of(text);
+    unsigned columns = text_columns(text);
     fprintf(out, "%s%*s", text, columns < width ? (int)(width - columns) : 0, "");
 }
 
@@ -173,8 +164,8 @@ static unsigned lay_out(struct grid *grid, const struct figure *figures, unsigne
     memset(grid->texts, 0, sizeof grid->texts);
     for (unsigned i = 0; i < count; i++) {
         unsigned at = i % grid->per_row;
-        grid->names[at] = larger(grid->names[at], columns_of(figures[i].name) + BEHIND_NAME);
-        grid->texts[at] = larger(grid->texts[at], columns_of(figures[i].text) + BEHIND_TEXT);
+        grid->names[at] = larger(grid->names[at], text_columns(figures[i].name) + BEHIND_NAME);
+        grid->texts[at] = larger(grid->texts[at], text_columns(figures[i].text) + BEHIND_TEXT);
     }
     for (unsigned i = 0; i < grid->per_row; i++) {
         columns += grid->names[i] + grid->texts[i];
@@ -240,10 +231,10 @@ static void collect(struct holders *holders, const struct profile *profile, cons
 
 /* Cuts a text to a number of columns, with a mark. */
 static void cut(char *text, unsigned columns) {
-    if (columns_of(text) <= columns) {
+    if (text_columns(text) <= columns) {
         return;
     }
-    unsigned mark = columns_of(glyph(GLYPH_MORE)), kept = 0;
+    unsigned mark = text_columns(glyph(GLYPH_MORE)), kept = 0;
     char *at = text;
     for (; *at != '\0' && kept + mark < columns; kept++) {
         for (at++; (*at & 0xc0) == 0x80; at++) {
@@ -287,8 +278,8 @@ static struct site_columns share_width(const struct holders *holders, size_t sho
     struct place place;
     for (size_t i = 0; i < shown; i++) {
         describe_place(holders, i, &place);
-        columns.name = larger(columns.name, columns_of(place.name));
-        columns.line = larger(columns.line, columns_of(place.line));
+        columns.name = larger(columns.name, text_columns(place.name));
+        columns.line = larger(columns.line, text_columns(place.line));
     }
     columns.line = columns.line < LINE_MOST ? columns.line : LINE_MOST;
     unsigned left = width > FIGURES + GAP + columns.line + NAME_LEAST
@@ -306,7 +297,7 @@ static void describe_site(const struct holders *holders, size_t index, struct si
     describe_place(holders, index, &place);
     cut(place.name, columns.name);
     cut(place.line, columns.line);
-    unsigned name = columns_of(place.name);
+    unsigned name = text_columns(place.name);
     bool has_line = place.line[0] != '\0';
     sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)holders->total,
             holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
@@ -357,12 +348,8 @@ static void print_beside(const struct drawing *drawing, const struct list *list,
     }
 }
 
-static void print_below(const struct drawing *drawing, const struct list *list,
-                        const struct chart *chart) {
-    for (size_t row = 0; row < chart->count; row++) {
-        fprintf(drawing->out, "%s\n", chart->lines[row]);
-    }
-    for (size_t line = 0; line < list->lines; line++) {
+static void print_list(const struct drawing *drawing, const struct list *list, size_t first) {
+    for (size_t line = first; line < list->lines; line++) {
         char text[LINE_BYTES];
         describe_line(list, line, text);
         fprintf(drawing->out, "  %s\n", text);
@@ -385,7 +372,10 @@ static void print_body(const struct drawing *drawing, const struct card *card,
     if (is_beside) {
         print_beside(drawing, &list, &chart, left);
     } else {
-        print_below(drawing, &list, &chart);
+        for (size_t row = 0; row < chart.count; row++) {
+            fprintf(drawing->out, "%s\n", chart.lines[row]);
+        }
+        print_list(drawing, &list, 0);
     }
     if (chart.count + list.lines > 0) {
         fputc('\n', drawing->out);
@@ -422,11 +412,7 @@ static void print_time(const struct drawing *drawing, const struct card *card) {
     collect(&users, profile, "cpu");
     struct list list = make_list(&users, card->sites_most, drawing->style.width - INDENT);
     print_time_title(drawing, card, total_of(profile, "samples"), users.total);
-    for (size_t line = 1; line < list.lines; line++) {
-        char text[LINE_BYTES];
-        describe_line(&list, line, text);
-        fprintf(drawing->out, "  %s\n", text);
-    }
+    print_list(drawing, &list, 1);
     fputc('\n', drawing->out);
     sites_free(&users.sites);
 }

@@ -32,18 +32,6 @@ struct look {
     uint64_t left;
 };
 
-static bool read_at(int fd, void *buffer, size_t bytes, uint64_t offset) {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t got = pread(fd, (char *)buffer + done, bytes - done, (off_t)(offset + done));
-        if (got <= 0) {
-            return false;
-        }
-        done += (size_t)got;
-    }
-    return true;
-}
-
 /* Bytes of the file with a zero behind them; NULL when they are not all there. */
 static void *read_part(struct look *look, uint64_t offset, uint64_t bytes) {
     if (bytes > SECTION_MOST_BYTES || bytes > look->left ||
@@ -76,10 +64,6 @@ static void read_sections(struct look *look) {
 
 static const char *section_name(const struct look *look, const Elf64_Shdr *section) {
     return section->sh_name < look->names_bytes ? look->names + section->sh_name : "";
-}
-
-static bool begins_with(const char *text, const char *part) {
-    return strncmp(text, part, strlen(part)) == 0;
 }
 
 /* The names of libraries the program wants. */
@@ -198,7 +182,6 @@ static void look_at_section(struct look *look, const Elf64_Shdr *section) {
     default:
         look->facts->has_debug_info |=
             strcmp(name, ".debug_info") == 0 || strcmp(name, ".zdebug_info") == 0;
-        look->facts->has_debug_link |= strcmp(name, ".gnu_debuglink") == 0;
     }
 }
 

@@ -24,7 +24,6 @@ struct elf_facts {
     bool needs_sanitizer; /* libasan and its like, which must come first */
     bool has_symbols;     /* .symtab */
     bool has_debug_info;  /* .debug_info */
-    bool has_debug_link;  /* names a separate file */
     char build_id[129];   /* hexadecimal; "" without */
     uint64_t functions;   /* of known size and beginning; */
     uint64_t with_frame;  /* those that begin by setting up a frame pointer */

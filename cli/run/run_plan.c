@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A sentence, and there is no plan. */
+#define FAIL(plan, ...) ((plan)->failure = complain(__VA_ARGS__), false)
+
 enum { LG_RATE_DEV = 16, LG_RATE_PROD = 19, LG_RATE_MOST = 40 };
 
 /* ---------------------------------------------------------------- keys */
@@ -59,10 +62,8 @@ static bool plan_rate(struct run_plan *plan) {
             note("the rate is rounded to %s", size_text((int64_t)(UINT64_C(1) << lg)));
         }
     } else {
-        plan->failure =
-            complain(EXIT_USAGE, "--rate is prod, dev, exact or a size up to 1 TiB, not '%s'",
-                     safe_text(plan->wishes->rate));
-        return false;
+        return FAIL(plan, EXIT_USAGE, "--rate is prod, dev, exact or a size up to 1 TiB, not '%s'",
+                    safe_text(plan->wishes->rate));
     }
     return add_number(plan, "lg_prof_sample", lg);
 }
@@ -98,17 +99,15 @@ static bool plan_dump(struct run_plan *plan, const char *when) {
     } else if (strncmp(when, "rss=", 4) == 0 && parse_size(value, &bytes) && bytes > 0) {
         return add_number(plan, "run_rss", bytes);
     }
-    plan->failure = complain(
-        EXIT_USAGE, "--dump-at is rss=90%%, rss=SIZE, heap=SIZE, +SIZE, exit or signal=N, not '%s'",
-        safe_text(when));
-    return false;
+    return FAIL(plan, EXIT_USAGE,
+                "--dump-at is rss=90%%, rss=SIZE, heap=SIZE, +SIZE, exit or signal=N, not '%s'",
+                safe_text(when));
 }
 
 bool run_is_cpu_hz(uint64_t hz) {
     if (hz < 1 || hz > RUN_CPU_HZ_MOST) {
-        complain(EXIT_USAGE, "--cpu=HZ is 1 to %d samples a second, not %llu", RUN_CPU_HZ_MOST,
-                 (unsigned long long)hz);
-        return false;
+        return decline("--cpu=HZ is 1 to %d samples a second, not %llu", RUN_CPU_HZ_MOST,
+                       (unsigned long long)hz);
     }
     return true;
 }
@@ -128,9 +127,7 @@ static bool plan_children(struct run_plan *plan) {
         return true;
     }
     if (strchr(children, ',') != NULL || strlen(children) > 255) {
-        plan->failure =
-            complain(EXIT_USAGE, "--children is all, none or one pattern without a comma");
-        return false;
+        return FAIL(plan, EXIT_USAGE, "--children is all, none or one pattern without a comma");
     }
     return add_key(plan, "run_children", strcmp(children, "all") == 0 ? "*" : children);
 }
@@ -149,11 +146,6 @@ static void copy_clean(char *to, const char *from, size_t most) {
     to[at] = '\0';
 }
 
-static bool has_ending(const char *path, const char *ending) {
-    size_t length = strlen(path), tail = strlen(ending);
-    return length > tail && strcmp(path + length - tail, ending) == 0;
-}
-
 /* Where the file will be: absolute, since the program may go elsewhere. */
 static bool plan_stem(struct run_plan *plan, const char *program) {
     enum { NAME_MOST = 64 };
@@ -164,19 +156,17 @@ static bool plan_stem(struct run_plan *plan, const char *program) {
     if ((output == NULL || output[0] != '/') &&
         (getcwd(plan->stem, sizeof plan->stem - 2) == NULL ||
          !append(plan->stem, sizeof plan->stem, "/"))) {
-        plan->failure = complain(EXIT_OWN_FAILURE,
-                                 "the current directory has no name: use -o /somewhere/x.tally");
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE,
+                    "the current directory has no name: use -o /somewhere/x.tally");
     }
     if (output == NULL) {
         copy_clean(name, base_name(program), NAME_MOST);
         return append(plan->stem, sizeof plan->stem, "%s", name);
     }
-    if (!has_ending(output, ".tally")) {
-        plan->failure = complain(
-            EXIT_USAGE, "-o takes a name that ends in .tally; `tally export` makes other formats"
-                        " from it");
-        return false;
+    if (!ends_with(output, ".tally")) {
+        return FAIL(plan, EXIT_USAGE,
+                    "-o takes a name that ends in .tally; `tally export` makes other formats"
+                    " from it");
     }
     return append(plan->stem, sizeof plan->stem, "%.*s", (int)(strlen(output) - 6), output);
 }
@@ -197,28 +187,24 @@ void run_plan_name(const struct run_plan *plan, pid_t pid, unsigned number,
 static bool check_place(struct run_plan *plan) {
     char path[RUN_PATH_BYTES];
     if (strlen(plan->stem) > RUN_PATH_BYTES - 100) {
-        plan->failure = complain(EXIT_OWN_FAILURE, "the name of the file is too long");
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE, "the name of the file is too long");
     }
     if (strchr(plan->stem, ',') != NULL) {
-        plan->failure =
-            complain(EXIT_OWN_FAILURE, "%s: a path with a comma cannot be given to the library",
-                     safe_text(plan->stem));
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE,
+                    "%s: a path with a comma cannot be given to the library",
+                    safe_text(plan->stem));
     }
     if (!plan->has_process) {
         run_plan_name(plan, 0, 1, path);
         if (access(path, F_OK) == 0) {
-            plan->failure = complain(EXIT_OWN_FAILURE, "%s exists already", safe_text(path));
-            return false;
+            return FAIL(plan, EXIT_OWN_FAILURE, "%s exists already", safe_text(path));
         }
     }
     snprintf(path, sizeof path, "%s", plan->stem);
     strrchr(path, '/')[1] = '\0';
     if (access(path, W_OK | X_OK) != 0) {
-        plan->failure = complain(EXIT_OWN_FAILURE, "cannot write into %s: %s; say where with -o",
-                                 safe_text(path), strerror(errno));
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE, "cannot write into %s: %s; say where with -o",
+                    safe_text(path), strerror(errno));
     }
     return true;
 }
@@ -249,9 +235,8 @@ static bool find_library(struct run_plan *plan) {
     char found[RUN_PATH_BYTES] = "";
     if (given != NULL && given[0] != '\0') {
         if (realpath(given, found) == NULL) {
-            plan->failure = complain(EXIT_OWN_FAILURE, "TALLY_LIBRARY=%s: %s", safe_text(given),
-                                     strerror(errno));
-            return false;
+            return FAIL(plan, EXIT_OWN_FAILURE, "TALLY_LIBRARY=%s: %s", safe_text(given),
+                        strerror(errno));
         }
     } else {
         ssize_t length = readlink("/proc/self/exe", own, sizeof own - 64);
@@ -266,16 +251,13 @@ static bool find_library(struct run_plan *plan) {
         }
     }
     if (found[0] == '\0') {
-        plan->failure = complain(EXIT_OWN_FAILURE,
-                                 "libtally.so is neither beside this command nor in ../lib: set"
-                                 " TALLY_LIBRARY to its path");
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE,
+                    "libtally.so is neither beside this command nor in ../lib: set"
+                    " TALLY_LIBRARY to its path");
     }
     if (strpbrk(found, " :") != NULL) {
-        plan->failure =
-            complain(EXIT_OWN_FAILURE, "%s: the loader takes no path with a blank or a colon",
-                     safe_text(found));
-        return false;
+        return FAIL(plan, EXIT_OWN_FAILURE, "%s: the loader takes no path with a blank or a colon",
+                    safe_text(found));
     }
     strcpy(plan->library, found);
     return true;
@@ -285,8 +267,7 @@ static bool find_library(struct run_plan *plan) {
 static bool plan_leaks(struct run_plan *plan) {
     const struct run_wishes *wishes = plan->wishes;
     if (wishes->leak_exit_code > 255) {
-        plan->failure = complain(EXIT_USAGE, "--exit-code-on-leak is a number from 0 to 255");
-        return false;
+        return FAIL(plan, EXIT_USAGE, "--exit-code-on-leak is a number from 0 to 255");
     }
     return (!wishes->leaks && wishes->leak_exit_code == 0) ||
            (add_key(plan, "prof", "true") && add_key(plan, "leak_check", "exit") &&

@@ -10,7 +10,6 @@
 #include "run/witness.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "common/cli.h"
 
 enum { LOOKS = 10, LOOK_MS = 5, FORGET_MS = 300, NS_PER_MS = 1000000 };
 
@@ -63,12 +64,7 @@ void witness_start(void) {
 static unsigned long long pending(void) {
     static const char label[] = "\nShdPnd:\t";
     char text[4096];
-    int file = open(status_path, O_RDONLY | O_CLOEXEC);
-    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
-    if (file >= 0) {
-        close(file);
-    }
-    text[length > 0 ? length : 0] = '\0';
+    read_small(status_path, text, sizeof text);
     const char *found = strstr(text, label);
     return found != NULL ? strtoull(found + strlen(label), NULL, 16) : 0;
 }

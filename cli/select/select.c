@@ -87,8 +87,7 @@ bool select_expression(regex_t *regex, const char *option, const char *text) {
     if (error != 0) {
         char why[128];
         regerror(error, regex, why, sizeof why);
-        complain(EXIT_USAGE, "--%s=%s is no regular expression: %s", option, safe_text(text), why);
-        return false;
+        return decline("--%s=%s is no regular expression: %s", option, safe_text(text), why);
     }
     return true;
 }
@@ -163,6 +162,18 @@ static void judge(const struct work *work, struct verdicts *verdicts) {
     }
 }
 
+/* What they say about a frame that is no function of the old profile, by the two texts that it has. */
+static uint8_t bits_of_texts(const struct work *work, const char *name, const char *file) {
+    uint8_t bits = 0;
+    for (int e = FOCUS; e <= SHOW_FROM; e++) {
+        const struct expression *expression = &work->expressions[e];
+        if (expression->is_set && (matches(expression, name) || matches(expression, file))) {
+            bits |= (uint8_t)(1U << e);
+        }
+    }
+    return bits;
+}
+
 /* --module looks at modules only and --file at files only; the others at everything. */
 static uint8_t bits_of_frame(const struct work *work, const struct verdicts *verdicts,
                              const struct profile_location *location, uint32_t line) {
@@ -178,27 +189,16 @@ static uint8_t bits_of_frame(const struct work *work, const struct verdicts *ver
     } else { /* it is shown as its address, so that is its name */
         uint32_t index = (uint32_t)(location - work->old->locations);
         const char *address = select_frame_name(work->old, index, 0, BY_FUNCTIONS);
-        for (int e = FOCUS; e <= SHOW_FROM; e++) {
-            if (work->expressions[e].is_set && matches(&work->expressions[e], address)) {
-                bits |= (uint8_t)(1U << e);
-            }
-        }
+        bits |= bits_of_texts(work, address, address);
     }
     return bits;
 }
 
-static uint32_t frames_of(const struct profile_location *location) {
-    return location->line_count > 0 ? location->line_count : 1;
-}
-
 static void find_bits(struct work *work) {
     const struct profile *old = work->old;
-    struct verdicts verdicts = {must_alloc((size_t)old->function_count + 1),
-                                must_alloc((size_t)old->function_count + 1),
-                                must_alloc((size_t)old->mapping_count + 1)};
-    memset(verdicts.functions, 0, (size_t)old->function_count + 1);
-    memset(verdicts.files, 0, (size_t)old->function_count + 1);
-    memset(verdicts.mappings, 0, (size_t)old->mapping_count + 1);
+    struct verdicts verdicts = {must_zeroed((size_t)old->function_count + 1),
+                                must_zeroed((size_t)old->function_count + 1),
+                                must_zeroed((size_t)old->mapping_count + 1)};
     judge(work, &verdicts);
     if (!work->select->show_internal && has_allocators(old)) {
         for (uint32_t i = 0; i < old->function_count; i++) {
@@ -209,11 +209,11 @@ static void find_bits(struct work *work) {
     work->first_slot = must_alloc(((size_t)old->location_count + 1) * sizeof *work->first_slot);
     for (uint32_t i = 0; i < old->location_count; i++) {
         work->first_slot[i] = slots;
-        slots += frames_of(&old->locations[i]);
+        slots += profile_frames(&old->locations[i]);
     }
     work->bits = must_alloc((size_t)slots + 1);
     for (uint32_t i = 0; i < old->location_count; i++) {
-        for (uint32_t j = 0; j < frames_of(&old->locations[i]); j++) {
+        for (uint32_t j = 0; j < profile_frames(&old->locations[i]); j++) {
             work->bits[work->first_slot[i] + j] =
                 bits_of_frame(work, &verdicts, &old->locations[i], j);
         }
@@ -298,7 +298,7 @@ static uint32_t unroll(struct work *work, const struct profile_sample *sample) {
     for (uint32_t i = 0; i < sample->depth; i++) {
         uint32_t location = work->old->stacks[sample->stack + i];
         const uint8_t *bits = &work->bits[work->first_slot[location]];
-        for (uint32_t j = 0; j < frames_of(&work->old->locations[location]); j++) {
+        for (uint32_t j = 0; j < profile_frames(&work->old->locations[location]); j++) {
             work->frames[count++] = (struct frame){location, j, j == 0, bits[j]};
         }
     }
@@ -369,17 +369,6 @@ static uint32_t drop_above(const struct work *work, uint32_t frames) {
 
 /* Tags are frames like others: a function named by the value, in a file named by the key. */
 
-static uint8_t bits_of_tag(const struct work *work, const char *name, const char *key) {
-    uint8_t bits = 0;
-    for (int e = FOCUS; e <= SHOW_FROM; e++) {
-        const struct expression *expression = &work->expressions[e];
-        if (expression->is_set && (matches(expression, name) || matches(expression, key))) {
-            bits |= (uint8_t)(1U << e);
-        }
-    }
-    return bits;
-}
-
 static struct frame tag_frame(struct work *work, const struct profile_sample *sample,
                               const char *key) {
     char text[512] = "", buffer[32];
@@ -400,7 +389,7 @@ static struct frame tag_frame(struct work *work, const struct profile_sample *sa
     function.system_name = function.name;
     struct profile_line line = {profile_add_function(work->new, function), 0};
     uint32_t location = profile_add_location(work->new, 0, PROFILE_NONE, &line, 1);
-    return (struct frame){PROFILE_NONE, location, true, bits_of_tag(work, function.name, key)};
+    return (struct frame){PROFILE_NONE, location, true, bits_of_texts(work, function.name, key)};
 }
 
 static uint32_t add_tags(struct work *work, const struct profile_sample *sample, uint32_t frames) {
@@ -423,7 +412,7 @@ static uint32_t new_location(struct work *work, const struct frame *frames, uint
     }
     uint32_t index = frames[0].location;
     const struct profile_location *old = &work->old->locations[index];
-    bool is_whole = count == frames_of(old);
+    bool is_whole = count == profile_frames(old);
     if (is_whole && work->whole[index] != PROFILE_NONE) {
         return work->whole[index];
     }
@@ -499,7 +488,7 @@ static void copy_parts(struct work *work) {
     profile_adopt(work->new, work->old);
     work->new->default_type = work->type;
     for (uint32_t i = 0; i < work->old->comment_count; i++) {
-        profile_add_comment(work->new, profile_text(work->new, work->old->comments[i], SIZE_MAX));
+        profile_add_comment(work->new, work->old->comments[i]);
     }
     work->mappings = profile_copy_mappings(work->new, work->old);
     work->functions = profile_copy_functions(work->new, work->old);
@@ -512,7 +501,7 @@ static void make_room(struct work *work) {
     for (uint32_t i = 0; i < old->sample_count; i++) {
         size_t frames = 0;
         for (uint32_t j = 0; j < old->samples[i].depth; j++) {
-            frames += frames_of(&old->locations[old->stacks[old->samples[i].stack + j]]);
+            frames += profile_frames(&old->locations[old->stacks[old->samples[i].stack + j]]);
         }
         most = frames > most ? frames : most;
     }

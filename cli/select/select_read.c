@@ -13,7 +13,8 @@
 #include "select/select.h"
 
 /* The word as FILE@TIME. */
-static struct profile *read_at(const char *word, const char *time, bool wants_cpu, int *status) {
+static struct profile *read_moment_of(const char *word, const char *time, bool wants_cpu,
+                                      int *status) {
     if (time == NULL) {
         return read_argument(word, wants_cpu, status);
     }
@@ -51,11 +52,11 @@ static struct profile *read_word(const char *word, bool wants_cpu, int *status) 
         return read_leak_profile(word, status);
     }
     const char *to = args_select.to != NULL ? args_select.to : args_select.at;
-    struct profile *profile = read_at(word, to, wants_cpu, status);
+    struct profile *profile = read_moment_of(word, to, wants_cpu, status);
     if (profile == NULL || args_select.from == NULL) {
         return profile;
     }
-    struct profile *before = read_at(word, args_select.from, wants_cpu, status);
+    struct profile *before = read_moment_of(word, args_select.from, wants_cpu, status);
     if (before == NULL) {
         profile_free(profile);
         return NULL;

@@ -68,10 +68,6 @@ void site_text(const struct profile *profile, uint32_t location, uint32_t line,
     }
 }
 
-static uint64_t magnitude(int64_t value) {
-    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-}
-
 /* A sample and what it weighs. */
 struct weight {
     uint64_t size;
@@ -91,7 +87,8 @@ static struct weight *weigh_samples(const struct profile *profile, uint32_t type
     *count = 0;
     for (uint32_t i = 0; i < profile->sample_count; i++) {
         if (profile->samples[i].depth > 0) {
-            weights[(*count)++] = (struct weight){magnitude(profile_value(profile, i, type)), i};
+            weights[(*count)++] =
+                (struct weight){profile_magnitude(profile_value(profile, i, type)), i};
         }
     }
     qsort(weights, *count, sizeof *weights, compare_weights);
@@ -101,11 +98,11 @@ static struct weight *weigh_samples(const struct profile *profile, uint32_t type
 /* By value, then by the first type, then by name; values lie in order of appearance. */
 static int compare_sites(const void *a, const void *b) {
     const struct site *left = a, *right = b;
-    if (magnitude(left->value) != magnitude(right->value)) {
-        return magnitude(left->value) > magnitude(right->value) ? -1 : 1;
+    if (profile_magnitude(left->value) != profile_magnitude(right->value)) {
+        return profile_magnitude(left->value) > profile_magnitude(right->value) ? -1 : 1;
     }
-    if (magnitude(left->values[0]) != magnitude(right->values[0])) {
-        return magnitude(left->values[0]) > magnitude(right->values[0]) ? -1 : 1;
+    if (profile_magnitude(left->values[0]) != profile_magnitude(right->values[0])) {
+        return profile_magnitude(left->values[0]) > profile_magnitude(right->values[0]) ? -1 : 1;
     }
     int order = strcmp(left->name, right->name);
     return order != 0 ? order : (left->values > right->values) - (left->values < right->values);
@@ -143,7 +140,7 @@ void sites_collect(struct sites *sites, const struct profile *profile, uint32_t 
     struct weight *weights = weigh_samples(profile, type, &count);
     size_t bytes = ((size_t)count * columns + 1) * sizeof *sites->values;
     *sites = (struct sites){.rows = must_alloc(((size_t)count + 1) * sizeof *sites->rows),
-                            .values = memset(must_alloc(bytes), 0, bytes)};
+                            .values = must_zeroed(bytes)};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t sample = weights[i].sample;
         const char *text = label != NULL ? profile_label(profile, sample, label) : no_label;

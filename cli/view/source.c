@@ -118,12 +118,9 @@ static bool is_allowed(const char *path) {
 }
 
 static void split_lines(struct source *source, size_t length) {
-    size_t room = 0;
+    uint32_t room = 0;
     for (char *line = source->text; line != NULL && line < source->text + length;) {
-        if (source->count == room) {
-            room = room > 0 ? room * 2 : 256;
-            source->lines = must_grow(source->lines, room * sizeof *source->lines);
-        }
+        source->lines = must_have_room(source->lines, source->count, &room, sizeof *source->lines);
         source->lines[source->count++] = line;
         char *end = memchr(line, '\n', (size_t)(source->text + length - line));
         if (end != NULL) {

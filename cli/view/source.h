@@ -20,7 +20,7 @@
 struct source {
     char *text;   /* NULL: none */
     char **lines; /* each ended by 0 */
-    size_t count;
+    uint32_t count;
     bool is_refused; /* there is one, in another place */
 };
 

@@ -15,10 +15,6 @@
 #include "profile/estimate.h"
 #include "select/site.h"
 
-static uint64_t magnitude(int64_t value) {
-    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-}
-
 void view_begin(struct view *view, const struct profile *selected, const struct profile *all) {
     uint32_t type = selected->default_type, space, objects;
     bool is_pair = profile_find_pair(selected, type, &space, &objects);
@@ -35,23 +31,19 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
 
 /* Nodes. */
 
-static uint32_t frames_of(const struct profile_location *location) {
-    return location->line_count > 0 ? location->line_count : 1;
-}
-
 void view_index(struct view *view) {
     const struct profile *profile = view->profile;
     view->first_slot = must_alloc(((size_t)profile->location_count + 1) * sizeof(uint32_t));
     view->slot_count = 0;
     for (uint32_t i = 0; i < profile->location_count; i++) {
         view->first_slot[i] = view->slot_count;
-        view->slot_count += frames_of(&profile->locations[i]);
+        view->slot_count += profile_frames(&profile->locations[i]);
     }
     view->slot_location = must_alloc(((size_t)view->slot_count + 1) * sizeof(uint32_t));
     view->slot_node = must_alloc(((size_t)view->slot_count + 1) * sizeof(uint32_t));
     struct keys keys = {0};
     for (uint32_t i = 0; i < profile->location_count; i++) {
-        for (uint32_t j = 0; j < frames_of(&profile->locations[i]); j++) {
+        for (uint32_t j = 0; j < profile_frames(&profile->locations[i]); j++) {
             view->slot_location[view->first_slot[i] + j] = i;
             view->slot_node[view->first_slot[i] + j] = site_number(&keys, profile, i, j, view->by);
         }
@@ -63,7 +55,7 @@ void view_index(struct view *view) {
         uint32_t frames = 0;
         for (uint32_t j = 0; j < profile->samples[i].depth; j++) {
             frames +=
-                frames_of(&profile->locations[profile->stacks[profile->samples[i].stack + j]]);
+                profile_frames(&profile->locations[profile->stacks[profile->samples[i].stack + j]]);
         }
         view->deepest = frames > view->deepest ? frames : view->deepest;
     }
@@ -84,7 +76,7 @@ uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots) 
     for (uint32_t i = 0; i < row->depth; i++) {
         uint32_t location = view->profile->stacks[row->stack + i];
         uint32_t slot = view->first_slot[location];
-        uint32_t end = slot + frames_of(&view->profile->locations[location]);
+        uint32_t end = slot + profile_frames(&view->profile->locations[location]);
         for (; slot < end; slot++) {
             if (!joins || count == 0 ||
                 view->slot_node[slots[count - 1]] != view->slot_node[slot]) {
@@ -120,8 +112,9 @@ static void choose_lines(const struct view *view, struct view_weight *weights,
             continue;
         }
         const struct line_weight *a = &lines[slot], *b = &lines[*best];
-        uint64_t flat = magnitude(a->flat), best_flat = magnitude(b->flat);
-        if (flat > best_flat || (flat == best_flat && magnitude(a->cum) > magnitude(b->cum))) {
+        uint64_t flat = profile_magnitude(a->flat), best_flat = profile_magnitude(b->flat);
+        if (flat > best_flat ||
+            (flat == best_flat && profile_magnitude(a->cum) > profile_magnitude(b->cum))) {
             *best = slot;
         }
     }
@@ -153,13 +146,10 @@ static void weigh_sample(const struct view *view, uint32_t sample, uint32_t *slo
 
 struct view_weight *view_weigh(const struct view *view) {
     size_t nodes = (size_t)view->node_count + 1;
-    struct view_weight *weights = must_alloc(nodes * sizeof *weights);
-    struct line_weight *lines = must_alloc(((size_t)view->slot_count + 1) * sizeof *lines);
-    uint32_t *seen = must_alloc(nodes * sizeof *seen);
+    struct view_weight *weights = must_zeroed(nodes * sizeof *weights);
+    struct line_weight *lines = must_zeroed(((size_t)view->slot_count + 1) * sizeof *lines);
+    uint32_t *seen = must_zeroed(nodes * sizeof *seen);
     uint32_t *slots = must_alloc(view->deepest * sizeof *slots);
-    memset(weights, 0, nodes * sizeof *weights);
-    memset(lines, 0, ((size_t)view->slot_count + 1) * sizeof *lines);
-    memset(seen, 0, nodes * sizeof *seen);
     for (uint32_t i = 0; i < view->profile->sample_count; i++) {
         weigh_sample(view, i, slots, seen, weights, lines);
     }
@@ -174,11 +164,11 @@ struct view_weight *view_weigh(const struct view *view) {
 
 static int compare_rows(const void *a_row, const void *b_row) {
     const struct view_row *a = a_row, *b = b_row;
-    if (magnitude(a->value) != magnitude(b->value)) {
-        return magnitude(a->value) > magnitude(b->value) ? -1 : 1;
+    if (profile_magnitude(a->value) != profile_magnitude(b->value)) {
+        return profile_magnitude(a->value) > profile_magnitude(b->value) ? -1 : 1;
     }
-    if (magnitude(a->second) != magnitude(b->second)) {
-        return magnitude(a->second) > magnitude(b->second) ? -1 : 1;
+    if (profile_magnitude(a->second) != profile_magnitude(b->second)) {
+        return profile_magnitude(a->second) > profile_magnitude(b->second) ? -1 : 1;
     }
     int order = strcmp(a->name, b->name);
     return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
@@ -234,7 +224,8 @@ size_t view_most_rows(const struct view *view, size_t own) {
 bool view_is_small(const struct view *view, int64_t value, double own_share) {
     double share = view->select->least_share;
     share = share < 0 ? own_share : share;
-    return share > 0 && (double)magnitude(value) < share * (double)magnitude(view->whole);
+    return share > 0 &&
+           (double)profile_magnitude(value) < share * (double)profile_magnitude(view->whole);
 }
 
 /* Texts. */
@@ -281,28 +272,16 @@ const char *view_place(const struct view *view, uint32_t slot) {
 
 /* Fixed units have one digit behind the point, so that columns compare at a glance. */
 static const char *bytes_text(const struct view *view, uint64_t bytes) {
-    static char text[4][48];
-    static unsigned turn;
     const char *unit = view->select->unit != NULL ? view->select->unit : "auto";
-    char *buffer = text[turn++ % 4];
-    if (strcmp(unit, "B") == 0) {
-        snprintf(buffer, sizeof text[0], "%s B",
-                 grouped_text(bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes));
-    } else if (strcmp(unit, "KiB") == 0) {
-        snprintf(buffer, sizeof text[0], "%.1f KiB", (double)bytes / 1024);
-    } else if (strcmp(unit, "MiB") == 0) {
-        snprintf(buffer, sizeof text[0], "%.1f MiB", (double)bytes / 1048576);
-    } else {
-        return size_text(bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes);
-    }
-    return buffer;
+    int64_t shown = bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
+    return strcmp(unit, "B") == 0     ? ring_text("%s B", grouped_text(shown))
+           : strcmp(unit, "KiB") == 0 ? ring_text("%.1f KiB", (double)bytes / 1024)
+           : strcmp(unit, "MiB") == 0 ? ring_text("%.1f MiB", (double)bytes / 1048576)
+                                      : size_text(shown);
 }
 
 const char *view_value(const struct view *view, uint32_t type, int64_t value) {
-    static char texts[8][64];
-    static unsigned turn;
-    char *text = texts[turn++ % 8];
-    uint64_t size = magnitude(value);
+    uint64_t size = profile_magnitude(value);
     const char *unit = view->profile->types[type].unit, *body;
     if (strcmp(unit, "bytes") == 0) {
         body = bytes_text(view, size);
@@ -315,26 +294,27 @@ const char *view_value(const struct view *view, uint32_t type, int64_t value) {
     if (value > 0 && view->base != PROFILE_NONE) {
         sign = "+";
     }
-    snprintf(text, sizeof texts[0], "%s%s", sign, body);
-    return text;
+    return ring_text("%s%s", sign, body);
 }
 
 const char *view_share(const struct view *view, int64_t value) {
-    static char texts[8][32];
-    static unsigned turn;
-    char *text = texts[turn++ % 8];
     double whole = fabs((double)view->whole);
     double percent = whole > 0 ? 100 * (double)value / whole : 0;
     if (fabs(percent) < 0.05) {
         percent = 0; /* not -0.0 */
     }
-    snprintf(text, sizeof texts[0], "%s%.1f%%", percent < 0 ? glyph(GLYPH_MINUS) : "",
-             fabs(percent));
-    return text;
+    return ring_text("%s%.1f%%", percent < 0 ? glyph(GLYPH_MINUS) : "", fabs(percent));
 }
 
-const char *view_margin(const struct view *view, int64_t value) {
-    static char text[64];
+/* The text of a value without sign, as both sides of a comparison have it. */
+static const char *plain_value(const struct view *view, int64_t value) {
+    struct view plain = *view;
+    plain.base = PROFILE_NONE;
+    return view_value(&plain, view->type, value);
+}
+
+/* " ± 3.9 % (sampled)" */
+static const char *margin_text(const struct view *view, int64_t value) {
     if (view->variance < 0) {
         return "";
     }
@@ -344,15 +324,10 @@ const char *view_margin(const struct view *view, int64_t value) {
     double half = estimate_margin(view->variance);
     const char *sign = glyph(GLYPH_PLUS_MINUS);
     if (view->base == PROFILE_NONE && value > 0) {
-        snprintf(text, sizeof text, " %s %.1f %% (sampled)", sign, 100 * half / (double)value);
-    } else {
-        int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
-        struct view plain = *view;
-        plain.base = PROFILE_NONE;
-        snprintf(text, sizeof text, " %s %s (sampled)", sign,
-                 view_value(&plain, view->type, width));
+        return ring_text(" %s %.1f %% (sampled)", sign, 100 * half / (double)value);
     }
-    return text;
+    int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
+    return ring_text(" %s %s (sampled)", sign, plain_value(view, width));
 }
 
 /* Headings. */
@@ -379,13 +354,6 @@ static void print_stacks(const struct view *view) {
     size_t stacks = count_stacks(view);
     fprintf(view->out, "%s%s %s\n", glyph(GLYPH_DOT), grouped_text((int64_t)stacks),
             stacks == 1 ? "stack" : "stacks");
-}
-
-/* The text of a value without sign, as both sides of a comparison have it. */
-static const char *plain_value(const struct view *view, int64_t value) {
-    struct view plain = *view;
-    plain.base = PROFILE_NONE;
-    return view_value(&plain, view->type, value);
 }
 
 /* "50.4 -> 118.2 MiB": the unit once, where it is the same. */
@@ -416,7 +384,7 @@ static void print_comparison(const struct view *view) {
     print_change(view, before, profile_sum(before, change));
     fprintf(view->out, "  (%s", view_value(view, view->type, change));
     print_percent(view, change, before);
-    fprintf(view->out, ")%s", view->variance > 0 ? view_margin(view, change) : "");
+    fprintf(view->out, ")%s", view->variance > 0 ? margin_text(view, change) : "");
     print_stacks(view);
 }
 
@@ -431,7 +399,7 @@ void view_print_heading(const struct view *view) {
     if (total != view->whole) {
         fprintf(view->out, " of %s", view_value(view, view->type, view->whole));
     }
-    fputs(view_margin(view, total), view->out);
+    fputs(margin_text(view, total), view->out);
     print_stacks(view);
 }
 

@@ -78,7 +78,6 @@ const char *view_name(const struct view *view, uint32_t slot);
 const char *view_place(const struct view *view, uint32_t slot); /* "cache.c:88", or "" */
 const char *view_value(const struct view *view, uint32_t type, int64_t value); /* with its unit */
 const char *view_share(const struct view *view, int64_t value);                /* "54.1%" */
-const char *view_margin(const struct view *view, int64_t value); /* " ± 3.9 % (sampled)" */
 
 /* The first line of every view. */
 void view_print_heading(const struct view *view);
@@ -90,7 +89,7 @@ struct view_grid {
     const char *columns;
     bool is_flush; /* without blanks before the first column */
     char **cells;
-    size_t count, room;
+    uint32_t count, room;
 };
 void view_grid_put(struct view_grid *grid, const char *text);
 void view_grid_print(struct view_grid *grid, FILE *out); /* and empties it */

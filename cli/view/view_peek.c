@@ -13,8 +13,6 @@
 #include "common/keys.h"
 #include "view/view.h"
 
-enum { FIRST_ROOM = 256 };
-
 /* One call between a matching node and another. */
 struct edge {
     uint32_t node, other;
@@ -29,7 +27,7 @@ struct peek {
     bool *is_match; /* of each node */
     struct keys keys;
     struct edge *edges;
-    size_t room;
+    uint32_t room;
     /* The edges of node n are order[first[n]] ... order[first[n + 1] - 1]. */
     uint32_t *order, *first;
 };
@@ -49,8 +47,7 @@ static bool find_matches(struct peek *peek) {
     if (!select_expression(&regex, "peek", view->pattern)) {
         return false;
     }
-    peek->is_match = must_alloc((size_t)view->node_count + 1);
-    memset(peek->is_match, 0, (size_t)view->node_count + 1);
+    peek->is_match = must_zeroed((size_t)view->node_count + 1);
     for (uint32_t slot = 0; slot < view->slot_count; slot++) {
         bool *is_match = &peek->is_match[view->slot_node[slot]];
         *is_match = *is_match || slot_matches(view, slot, &regex);
@@ -64,10 +61,7 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     const uint32_t *nodes = peek->view->slot_node;
     size_t count = peek->keys.count;
     uint32_t id = keys_add(&peek->keys, nodes[slot], nodes[other], is_callee);
-    if (id >= peek->room) {
-        peek->room *= 2;
-        peek->edges = must_grow(peek->edges, peek->room * sizeof *peek->edges);
-    }
+    peek->edges = must_have_room(peek->edges, id, &peek->room, sizeof *peek->edges);
     struct edge *edge = &peek->edges[id];
     if (id >= count) {
         *edge = (struct edge){nodes[slot], nodes[other], other, 0, 0, is_callee};
@@ -100,8 +94,7 @@ static void add_sample(struct peek *peek, uint32_t sample, uint32_t *slots) {
 static void arrange(struct peek *peek) {
     size_t nodes = peek->view->node_count, count = peek->keys.count;
     peek->order = must_alloc((count + 1) * sizeof *peek->order);
-    peek->first = must_alloc((nodes + 2) * sizeof *peek->first);
-    memset(peek->first, 0, (nodes + 2) * sizeof *peek->first);
+    peek->first = must_zeroed((nodes + 2) * sizeof *peek->first);
     for (size_t i = 0; i < count; i++) {
         peek->first[peek->edges[i].node + 2]++;
     }
@@ -190,8 +183,7 @@ static void print_nodes(const struct peek *peek) {
 }
 
 bool view_peek(struct view *view) {
-    struct peek peek = {.view = view, .room = FIRST_ROOM};
-    peek.edges = must_alloc(peek.room * sizeof *peek.edges);
+    struct peek peek = {.view = view};
     view_index(view);
     bool is_good = find_matches(&peek);
     if (is_good) {

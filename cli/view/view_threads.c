@@ -85,8 +85,7 @@ static struct row *row_of(struct table *table, const char *name) {
     }
     table->rows =
         must_have_room(table->rows, table->row_count, &table->row_room, sizeof *table->rows);
-    size_t bytes = strlen(name) + 1;
-    table->rows[table->row_count] = (struct row){.name = memcpy(must_alloc(bytes), name, bytes)};
+    table->rows[table->row_count] = (struct row){.name = must_copy(name)};
     return &table->rows[table->row_count++];
 }
 

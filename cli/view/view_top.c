@@ -65,7 +65,6 @@ static void print_report(const struct view *view, const struct view_weight *weig
 
 /* "new", "gone", or how much in percent. */
 static const char *change_text(int64_t change, int64_t before) {
-    static char text[48];
     if (before == 0) {
         return "new";
     }
@@ -73,8 +72,7 @@ static const char *change_text(int64_t change, int64_t before) {
         return "gone";
     }
     double percent = 100 * (double)change / fabs((double)before);
-    snprintf(text, sizeof text, "%s%.0f %%", change < 0 ? glyph(GLYPH_MINUS) : "+", fabs(percent));
-    return text;
+    return ring_text("%s%.0f %%", change < 0 ? glyph(GLYPH_MINUS) : "+", fabs(percent));
 }
 
 static void print_comparison(const struct view *view, const struct view_weight *weights,

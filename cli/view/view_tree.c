@@ -18,7 +18,7 @@
 #include "common/keys.h"
 #include "view/view.h"
 
-enum { OWN_ROWS = 200, MOST_LEVELS = 256, BAR_SQUARES = 20, FIRST_ROOM = 1024 };
+enum { OWN_ROWS = 200, MOST_LEVELS = 256, BAR_SQUARES = 20 };
 static const double own_share = 0.005;
 
 /* Callers come before those they call: a child's index is larger than its parent's. */
@@ -34,15 +34,11 @@ struct tree {
     struct view *view;
     struct keys keys;
     struct branch *branches;
-    size_t room;
+    uint32_t room;
     /* Shown branches sorted by parent, the heaviest first; where those of a parent begin, and the roots. */
     uint32_t *order, *first;
     size_t shown;
 };
-
-static uint64_t magnitude(int64_t value) {
-    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-}
 
 static uint32_t add_branch(struct tree *tree, uint32_t parent, uint32_t slot) {
     size_t count = tree->keys.count;
@@ -50,10 +46,7 @@ static uint32_t add_branch(struct tree *tree, uint32_t parent, uint32_t slot) {
     if (id < count) {
         return id;
     }
-    if (id >= tree->room) {
-        tree->room *= 2;
-        tree->branches = must_grow(tree->branches, tree->room * sizeof *tree->branches);
-    }
+    tree->branches = must_have_room(tree->branches, id, &tree->room, sizeof *tree->branches);
     tree->branches[id] = (struct branch){.parent = parent, .slot = slot};
     return id;
 }
@@ -69,8 +62,8 @@ static void add_stack(struct tree *tree, uint32_t sample, uint32_t *slots) {
         if (level + 1 == count || level + 1 == MOST_LEVELS) {
             branch->flat = profile_sum(branch->flat, value);
         }
-        if (magnitude(value) > branch->heaviest) {
-            branch->heaviest = magnitude(value);
+        if (profile_magnitude(value) > branch->heaviest) {
+            branch->heaviest = profile_magnitude(value);
             branch->slot = slot;
         }
         parent = id;
@@ -111,9 +104,8 @@ static void choose(struct tree *tree) {
 static void arrange(struct tree *tree) {
     size_t count = tree->keys.count;
     struct view_row *rows = must_alloc((count + 1) * sizeof *rows);
-    tree->first = must_alloc((count + 2) * sizeof *tree->first);
+    tree->first = must_zeroed((count + 2) * sizeof *tree->first);
     tree->order = must_alloc((count + 1) * sizeof *tree->order);
-    memset(tree->first, 0, (count + 2) * sizeof *tree->first);
     for (uint32_t i = 0; i < count; i++) {
         const struct branch *branch = &tree->branches[i];
         if (branch->is_shown) {
@@ -188,8 +180,7 @@ static void print_tree(const struct tree *tree) {
 }
 
 bool view_tree(struct view *view) {
-    struct tree tree = {.view = view, .room = FIRST_ROOM};
-    tree.branches = must_alloc(tree.room * sizeof *tree.branches);
+    struct tree tree = {.view = view};
     view_index(view);
     uint32_t *slots = must_alloc(view->deepest * sizeof *slots);
     for (uint32_t i = 0; i < view->profile->sample_count; i++) {

@@ -71,7 +71,7 @@ static const struct arg_option table[] = {
 
 static const struct arg_option *const tables[] = {table, NULL};
 static struct command fake = {
-    .name = "fake", .usage = "WORD...", .options = tables, .words_most = 9};
+    .name = "fake", .usage = "WORD...", .options = tables, .words = {0, 9}};
 
 static char *words[32];
 static int count;
@@ -187,8 +187,8 @@ TEST(values_that_are_none_are_refused) {
 }
 
 TEST(too_few_and_too_many_words_are_refused) {
-    fake.words_least = 1;
-    fake.words_most = 2;
+    fake.words[0] = 1;
+    fake.words[1] = 2;
     check(!parse(NULL));
     check(parse("a", NULL) && parse("a", "b", NULL));
     check(!parse("a", "b", "c", NULL));
