@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.c - the arenas by index: those made at start, and those the program makes, resets, destroys.
+ * arena.c - the arenas by index: made at start, or made, reset and destroyed by the program.
  *
- * What a destroyed arena leaves behind are slabs of which a cache somewhere holds an object.  They
+ * A destroyed arena leaves behind the slabs of which some cache still holds an object.  They
  * stay with the index, whose bins are never unmapped, and serve the next arena that gets it.
  *
- * Reset.  A walk over all spans finds those of the arena, a chunk at a time; others allocate and free
- * meanwhile.  A slab is looked at again under its bin's lock, a large object is claimed under the page
- * heap's.  In a slab an object that is out and does not carry the secret is held by the program and is
- * freed in place; one that carries it is in a cache, and stays out until the cache gives it back.  So
- * nothing is ever owned twice.
+ * Reset.  A walk over all spans finds those of the arena, a chunk at a time; others allocate and
+ * free meanwhile.  A slab is looked at again under its bin's lock, a large object is claimed under
+ * the page heap's.  In a slab an object that is out and does not carry the secret is held by the
+ * program and is freed in place; one that carries it is in a cache, and stays out until the cache
+ * gives it back.  So nothing is ever owned twice.
  *
  * Threads     One lock for making and destroying arenas, for binding threads to manual ones and for
  *             names.  Indices are published last, with release order; reads take no lock.
@@ -47,7 +47,7 @@ _Atomic(struct bin *) arena_bins[ARENA_BIN_SETS];
 _Atomic bool arena_has_manual;
 _Atomic bool arena_any_hooked;
 
-/* Nothing is left half done that the next holder could not do again. */
+/* An abandoned lock needs no repair: the next holder can redo what was left half done. */
 static void enter(void) {
     (void)lock_acquire(&g.lock);
 }
@@ -58,7 +58,7 @@ static void leave(void) {
 
 /* ---------------------------------------------------------------- made at start */
 
-/* An arena's own state; its bins may hold slabs of a predecessor. */
+/* Begins an arena's own state; its bins may still hold slabs of a predecessor. */
 static void begin(struct arena *arena, unsigned index, const char *kind) {
     for (unsigned d = 0; d < CHUNK_QUEUES; d++) {
         arena->decay_ms[d] = g.default_decay_ms[d];
@@ -72,7 +72,7 @@ static void publish(struct arena *arena, unsigned index) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         bin_init(&arena->bins[c], c, index);
     }
-    /* Release: who finds the arena finds its bins made. */
+    /* Release: whoever finds the arena finds its bins made. */
     atomic_store_explicit(&arena_bins[index], arena->bins, memory_order_release);
     atomic_store_explicit(&g.arenas[index], arena, memory_order_release);
 }
@@ -110,7 +110,7 @@ struct arena *arena_get(unsigned arena) {
                                  : NULL;
 }
 
-/* The same where the caller knows that there is one. */
+/* As arena_get, where the caller knows that the arena exists. */
 static struct arena *known(unsigned arena) {
     assert(arena_get(arena) != NULL);
     return atomic_load_explicit(&g.arenas[arena], memory_order_acquire);
@@ -129,7 +129,7 @@ unsigned arena_choose(void) {
     return g.count > 1 ? os_current_cpu() % g.count : 0;
 }
 
-/* What the arena of a span carries beside the index. */
+/* The flags beside the index in span.arena, by set of bins. */
 static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
 
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class) {
@@ -151,7 +151,7 @@ bool arena_has_hooks(unsigned arena) {
 
 /* ---------------------------------------------------------------- threads */
 
-/* Automatic arenas are there for ever; a manual one must not be destroyed in between. */
+/* Automatic arenas exist for ever; a manual one must not be destroyed between check and count. */
 bool arena_bind(unsigned arena) {
     if (arena < g.count) {
         atomic_fetch_add_explicit(&known(arena)->threads, 1, memory_order_relaxed);
@@ -186,7 +186,7 @@ void arena_forked(void) {
 
 /* ---------------------------------------------------------------- made by the program */
 
-/* The lowest index that is not in use, with an arena that is described; -1: none, or no memory. */
+/* The lowest index not in use, with its arena described; -1: none is left, or no memory. */
 static int take_index(void) {
     assert(lock_is_mine(&g.lock));
     for (unsigned a = g.count; a < ARENA_INDICES; a++) {
@@ -265,7 +265,7 @@ static bool set_hooks(unsigned index, struct extent_hooks *hooks) {
     if (arena->hooked != NULL) {
         hooked_set_hooks(arena->hooked, own ? hooks : &hooks_default);
     }
-    if (own) { /* first: who finds hooks in use asks whose */
+    if (own) { /* First: where an arena uses hooks, this is set already. */
         atomic_store_explicit(&arena_any_hooked, true, memory_order_release);
     }
     atomic_store_explicit(&arena->uses_hooks, own, memory_order_release);
@@ -316,7 +316,7 @@ struct search {
     unsigned arena;
     struct span *found; /* a slab, or a large object that was claimed */
     uintptr_t base;
-    unsigned bin; /* slab: index of its arena, with what it carries */
+    unsigned bin; /* slab: its arena, flags included */
     unsigned size_class;
 };
 
@@ -327,7 +327,7 @@ static bool is_wanted(struct span *span, void *context) {
     if ((span->arena & ARENA_INDEX) != search->arena) {
         return false;
     }
-    /* Once: the owner of a slab may destroy it meanwhile, without our lock. */
+    /* Read once: the owner of a slab may destroy it meanwhile, without our lock. */
     uint8_t kind = __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE);
     bool large = kind == SPAN_LARGE;
     if (kind == SPAN_NONE || (large && !large_claim(span))) {
@@ -392,7 +392,7 @@ bool arena_reset(unsigned arena) {
     return true;
 }
 
-/* From now on nobody finds it. */
+/* From now on nobody finds the arena.  False when it must stay. */
 static bool begin_to_leave(unsigned arena) {
     enter();
     bool may_leave = arena_is_manual(arena) && arena_thread_count(arena) == 0;
@@ -532,7 +532,7 @@ size_t *arena_pactive(unsigned arena) {
     return found != NULL ? &found->sums.pactive : NULL;
 }
 
-/* What was freed is read first, so that the difference is not negative. */
+/* The frees are read first, so that the difference is not negative. */
 uint64_t arena_count_large(unsigned arena, unsigned lextent) {
     const struct arena *found = arena_get(arena);
     if (found == NULL) {

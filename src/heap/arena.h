@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.h - bins under one roof: one arena per CPU the process may use, and those the program makes.
+ * arena.h - bins under one roof: one arena per CPU of the process, and those the program makes.
  *
  * Threads on different CPUs refill from different arenas, so they rarely meet at a lock, and what
  * one thread allocates in a row does not share cache lines with another's.
@@ -8,9 +8,9 @@
  *      0 .. arena_count() - 1                automatic: threads are spread over them
  *      arena_count() .. arena_limit() - 1    manual: made by the program, one at a time
  *
- * All of them share one page heap, but for memory that an arena had from extent hooks: that has bins
+ * All of them share one page heap, except memory that an arena had from extent hooks: that has bins
  * of its own, under the arena's index plus ARENA_HOOKED, and a page heap of its own (extents.h).
- * Objects that are tracked (track.h) have bins of their own too, under the index plus ARENA_TRACKED.
+ * Tracked objects (track.h) have bins of their own too, under the index plus ARENA_TRACKED.
  *
  * Threads     All functions may be called from any thread.
  */
@@ -32,7 +32,7 @@ enum arena_state {
 
 /* What an arena counts beside its bins; several threads change it at once (count_add_shared). */
 struct arena_sums {
-    uint64_t requests[CLASS_COUNT]; /* of threads that are gone, and those that met no cache */
+    uint64_t requests[CLASS_COUNT]; /* of threads that are gone, and those past caches */
     struct {
         uint64_t nmalloc, ndalloc;
     } lextents[LEXTENT_CLASSES];
@@ -74,7 +74,7 @@ static inline struct bin *arena_bin(unsigned arena, unsigned size_class) {
     return &atomic_load_explicit(&arena_bins[arena], memory_order_acquire)[size_class];
 }
 
-/* An arena has up to three bins of a class; who walks over all asks for each.  NULL: it has none. */
+/* An arena has up to three bins of a class; a walk over all asks for each.  NULL: no such bin. */
 enum arena_set { ARENA_SET_USUAL, ARENA_SET_HOOKED, ARENA_SET_TRACKED, ARENA_SETS };
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class);
 
@@ -84,7 +84,7 @@ bool arena_prepare_tracked(unsigned arena);
 /* The page heap of its hooks, or NULL.  `arena` may carry ARENA_HOOKED. */
 struct hooked *arena_hooked(unsigned arena);
 
-/* Does new memory of this arena come from extent hooks?  The first is whether any ever had hooks. */
+/* Does new memory of this arena come from extent hooks?  The variable: has any ever had hooks? */
 extern _Atomic bool arena_any_hooked HIDDEN;
 bool arena_has_hooks(unsigned arena);
 static inline bool arena_uses_hooks(unsigned arena) {
@@ -106,14 +106,14 @@ extern _Atomic bool arena_has_manual HIDDEN;
 bool arena_bind(unsigned arena);
 void arena_unbind(unsigned arena);
 
-/* Number of threads that do. */
+/* Number of threads that use the arena. */
 unsigned arena_thread_count(unsigned arena);
 
 /* In the child of a fork: no thread uses any. */
 void arena_forked(void);
 
-/* Gives back free memory from hooks of all arenas, what is due or all of it: milliseconds until there is
- * more to do, and bytes that went.  Call with no lock held. */
+/* Gives free memory of all arenas back to their hooks: what is due, returning milliseconds until
+ * there is more to do; or all of it, returning bytes that went.  Call with no lock held. */
 uint64_t arena_settle_hooked(void);
 size_t arena_purge_hooked(void);
 

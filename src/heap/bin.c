@@ -4,7 +4,7 @@
  *
  * A bin keeps the slabs from which something can be taken, lowest address first; full slabs are
  * reached through their objects only.  Using low addresses first lets high slabs run empty, and an
- * empty slab goes back to the page heap at once, but for one that a burst would ask for again; while
+ * empty slab goes back to the page heap at once, except one that a burst would ask for again; while
  * the heap shrinks by much, that one goes too.
  *
  *      slabs    [####] [##.#] [#...] [....]         # handed out   . free
@@ -28,11 +28,11 @@
 
 enum { SLOW_FREES_BEFORE_CARVING = 64 };
 
-/* In the section, and with initial contents, where those who attach look for what they are to count in. */
+/* Lies initialised in the section where an agent that attaches looks for its counter. */
 __attribute__((section(".probes"), aligned(CACHE_LINE))) struct bin_unusual_line bin_unusual = {0};
 
 static void set_unusual(enum bin_unusual bit, bool set) {
-    if (set) { /* Release: who sees that there is sampling finds what to do. */
+    if (set) { /* Release: whoever sees the bit sees what was set before. */
         atomic_fetch_or_explicit(&bin_unusual.word, (uint64_t)bit, memory_order_release);
     } else {
         atomic_fetch_and_explicit(&bin_unusual.word, ~(uint64_t)bit, memory_order_release);
@@ -66,7 +66,7 @@ void bin_init(struct bin *bin, unsigned size_class, unsigned arena) {
                         .arena = (uint16_t)arena};
 }
 
-/* Numbers of slabs are written under the lock and read without. */
+/* Numbers of slabs are written under the lock and read without it. */
 static void add(uint32_t *number, uint32_t change) {
     assert(*number + change <= UINT32_MAX / 2);
     __atomic_store_n(number, *number + change, __ATOMIC_RELAXED);
@@ -98,7 +98,7 @@ static size_t slab_units(const struct bin *bin) {
     return (size_classes[bin->size_class].slab_mask + 1) / UNIT_BYTES;
 }
 
-/* What the program's hooks give may have memory behind it, zeros or not. */
+/* Units from the program's hooks may have memory behind them, whether it is zeros or not. */
 static struct span *take_units(const struct bin *bin, enum pages_growth growth) {
     bool zeroed = false;
     size_t units = slab_units(bin);
@@ -179,7 +179,7 @@ static void release_slab(struct bin *bin, struct span *slab) {
     bin->nempty--;
     uintptr_t base = slab->base;
     slab_destroy(slab);
-    if (UNLIKELY(bin->arena & ARENA_TRACKED)) { /* Not before: an array belongs to one slab. */
+    if (UNLIKELY(bin->arena & ARENA_TRACKED)) { /* Only now: an array belongs to one slab. */
         leave_ids(bin, slab->ids);
     }
     if (UNLIKELY(bin->arena & ARENA_HOOKED)) {
@@ -223,8 +223,8 @@ static COLD void found_foreign(const void *object) {
     fatal("free(%p): not memory of this heap, found when a cache was emptied", object);
 }
 
-/* An empty slab is kept where it will soon be wanted again.  Among tracked objects that takes a sample in each
- * slab's worth of bytes: with fewer, a slab of each class that was ever sampled would be idle memory. */
+/* An empty slab is kept where it will soon be wanted again.  For tracked objects that takes one
+ * sample per slab's worth of bytes: with fewer, every sampled class would keep an idle slab. */
 static bool keeps_empty_slab(const struct bin *bin) {
     if (LIKELY(!(bin->arena & ARENA_TRACKED))) {
         return !bin_heap_is_shrinking();
@@ -233,7 +233,7 @@ static bool keeps_empty_slab(const struct bin *bin) {
     return rate != 0 && rate <= (uint64_t)slab_units(bin) * UNIT_BYTES && !bin_heap_is_shrinking();
 }
 
-/* A slab that was full can be taken from again; one that is empty now goes, but for one. */
+/* A slab that was full can be taken from again; one that is now empty goes, except the one kept. */
 static COLD void after_free(struct bin *bin, struct span *slab) {
     assert(lock_is_mine(&bin->lock) && !slab_is_full(slab));
     if (slab_is_apart(slab)) {
@@ -301,7 +301,7 @@ void bin_drain(unsigned size_class, void **slots, unsigned count) {
 
 /* ---------------------------------------------------------------- arenas made by the program */
 
-/* Moves the objects of arenas made by the program behind the others; how many others there are. */
+/* Moves the objects of arenas made by the program behind the others; returns how many others. */
 static unsigned sort_out(unsigned size_class, void **slots, unsigned count) {
     uintptr_t mask = ~(uintptr_t)size_classes[size_class].slab_mask;
     unsigned automatic = 0;
@@ -323,7 +323,7 @@ unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count) {
     return automatic;
 }
 
-/* Frees what is out and does not carry the secret; how many objects that were. */
+/* Frees the objects that are out and do not carry the secret; returns how many. */
 static unsigned free_live(struct span *slab) {
     assert(!(slab->arena & ARENA_TRACKED) && slab->kind == SPAN_SLAB);
     const struct size_class *sc = slab_class(slab);
@@ -341,7 +341,7 @@ static unsigned free_live(struct span *slab) {
     return freed;
 }
 
-/* The bin is locked: is this still its slab at `base`?  If not, it is somebody else's, who may be writing. */
+/* The bin is locked: is this still its slab at `base`?  If not, its owner may be writing to it. */
 static bool is_slab_of(const struct bin *bin, const struct span *slab, uintptr_t base) {
     assert(lock_is_mine(&bin->lock));
     return __atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) == SPAN_SLAB &&
@@ -491,7 +491,7 @@ void bin_trim(struct bin *bin) {
     lock_release(&bin->lock);
 }
 
-/* ---------------------------------------------------------------- counting, verifying, repairing */
+/* ---------------------------------------------------------------- counting, checking, repairing */
 
 void bin_restart_counts(struct bin *bin) {
     enter(bin);
@@ -552,7 +552,7 @@ static void repair_slab(struct span *slab, void *context) {
     }
 }
 
-/* Lets the difference of two counts that only grow be what was found. */
+/* Raises one of two counts, which only grow, until their difference is what was found. */
 static void repair_difference(uint64_t *more, uint64_t *less, uint64_t difference) {
     if (*less + difference >= *more) {
         count_set(more, *less + difference);

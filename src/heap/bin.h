@@ -33,7 +33,7 @@ static inline size_t bin_nout(const struct bin *bin) {
     return count_read(&bin->nmalloc) - ndalloc;
 }
 
-/* The bins of an arena for tracked objects: their slabs have class bytes 0 and a number per object. */
+/* An arena's bins for tracked objects: their slabs have class bytes 0 and a number per object. */
 struct tracked_bins {
     struct bin bins[CLASS_COUNT];
     /* Arrays of numbers, all 0, that slabs of the class have left; linked through their first word.
@@ -41,7 +41,7 @@ struct tracked_bins {
     void *spare_ids[CLASS_COUNT];
 };
 
-/* Has one come, or have all left, since the layers above have looked? */
+/* Has a first agent come, or have all left, since the layers above last looked? */
 static inline bool bin_agents_have_changed(void) {
     uint64_t word = bin_get_unusual();
     return (word >> BIN_AGENTS_SHIFT != 0) != ((word & BIN_WATCHED) != 0);
@@ -73,25 +73,25 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
  */
 void bin_drain(unsigned size_class, void **slots, unsigned count);
 
-/* The same for those among them that belong to arenas made by the program; the others come first in
- * slots[] afterwards, and their number is returned. */
+/* The same for those of the objects that belong to arenas made by the program; the others come
+ * first in slots[] afterwards, and their number is returned. */
 unsigned bin_drain_manual(unsigned size_class, void **slots, unsigned count);
 
 /*
- * Frees every object of a slab that the program holds; those that a cache holds carry the secret and
- * stay out, and keep their slab until they come home.  Nothing happens when `slab` is not, or no
- * longer, the bin's slab at `base`.
+ * Frees every object of a slab that the program holds; those that a cache holds carry the secret
+ * and stay out, and keep their slab until they come home.  Nothing happens when `slab` is not, or
+ * no longer, the bin's slab at `base`.
  */
 void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base);
 
-/* Takes its number from an object of a slab for tracked ones, which stays out; 0 when somebody else has
- * done so, or when there is no such object. */
+/* Takes the number from an object of a slab for tracked ones, which stays handed out; 0 when
+ * somebody else has done so, or when there is no such object. */
 uint32_t bin_claim_tracked(struct span *slab, unsigned size_class, const void *object);
 
-/* Changes the mark TRACK_IGNORED in the number of such an object.  False when it has none, or is as wanted. */
+/* Changes the mark TRACK_IGNORED in an object's number.  False if it has none, or no change. */
 bool bin_set_ignored(struct span *slab, unsigned size_class, const void *object, bool is_ignored);
 
-/* Takes their numbers from up to `most` objects of a slab that the program holds; how many there were. */
+/* Takes the numbers from up to `most` live objects of a slab; returns how many. */
 unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void **objects,
                         uint32_t *ids, unsigned most);
 
@@ -102,7 +102,7 @@ enum bin_object bin_look(struct span *slab, uintptr_t address);
 /* Counts a free that found its granule unpublished; carves the granule when there are many. */
 void bin_note_slow_free(struct span *slab, uintptr_t address);
 
-/* Gives the empty slab the bin keeps back to the page heap. */
+/* Gives the empty slab that the bin keeps back to the page heap. */
 void bin_trim(struct bin *bin);
 
 /* Counts from 0 again: what is handed out and the slabs there are count as just made. */

@@ -6,8 +6,8 @@
  *      free    puts into F;   F full:   F goes onto A; if A holds much, A leaves and F becomes A
  *
  * Two magazines, because the number of allocations until A runs empty is then known when it is
- * filled: nothing that is freed meanwhile changes it.  Sampling is built on that (track.c): while it is
- * on, A never gets more objects than there are requests before the one that is due.
+ * filled: nothing that is freed meanwhile changes it.  Sampling is built on that (track.c): while
+ * it is on, A never gets more objects than there are requests before the one that is due.
  *
  * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks
  * and F only grows, so it is enough to open F, each time, for what A leaves of the room, at most
@@ -49,7 +49,7 @@ enum {
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
     NEEDS_BEFORE_STEALING = 16,
-    VISITS_PER_LOOK = 16, /* a look at the clock is 10 ns or so, a visit 100 and more */
+    VISITS_PER_LOOK = 16, /* a look at the clock takes about 10 ns, a visit 100 or more */
     /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
      * objects it may keep at all. */
     KEPT_SLAB_BYTES = 512 << 10,
@@ -71,7 +71,7 @@ static void set_room(struct thread *thread, unsigned c, unsigned room) {
     thread->room[c] = (uint8_t)room;
 }
 
-/* Of the classes with room for more than `objects` objects the one with most bytes; 0: none. */
+/* The class with most bytes among those with room for more than `objects` objects; 0: none. */
 static unsigned richest_class(const struct thread *thread, unsigned objects) {
     unsigned richest = 0;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -98,11 +98,9 @@ static inline void grow_room(struct thread *thread, size_t c) {
 
 static void empty_class(struct thread *thread, unsigned c);
 
-/*
- * The budget is spent: now and then a class that has room for more than twice as many objects as
- * the one in need gives half of it up.  Objects count and not bytes, because slow calls do: for a
- * program that uses all sizes alike, equal room means the fewest of them.
- */
+/* The budget is spent: now and then a class with room for more than twice as many objects as the
+ * one in need gives up half of it.  Objects are compared and not bytes, because slow calls are what
+ * counts: for a program that uses all sizes alike, equal room means the fewest of them. */
 static COLD void steal_room(struct thread *thread, unsigned c) {
     /* Never the last object's room: a class with magazines has some. */
     unsigned victim = richest_class(thread, (unsigned)max_size(2u * thread->room[c], 1));
@@ -114,16 +112,16 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
     }
 }
 
-/* The class had to ask others for objects or to leave some to them: if the budget kept it from
- * growing, it may be another's turn to give way. */
+/* The class had to fetch objects or to give some away: if the budget kept it from growing, it may
+ * be another class's turn to give way. */
 static inline void note_need(struct thread *thread, unsigned c) {
     if (thread->room[c] < thread->most[c] && ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
         steal_room(thread, c);
     }
 }
 
-/* The class goes to depot or bin: now and then somebody should see whether it is time to tell others
- * how the heap is. */
+/* The class goes to depot or bin: now and then the clock is read, since it may be time to publish
+ * the figures of the heap. */
 static inline void count_visit(struct thread *thread) {
     if (UNLIKELY(++thread->visits % VISITS_PER_LOOK == 0)) {
         attention_note_time(os_now_ms());
@@ -153,7 +151,7 @@ static inline uintptr_t close_top(uintptr_t *top, uintptr_t mask) {
     return seen;
 }
 
-/* The compiler is kept from addressing the two tops apart: one register then serves both. */
+/* Keeps the compiler from addressing the two tops separately: one register then serves both. */
 static inline struct rec *record_of(struct thread *thread, size_t c) {
     struct rec *rec = &thread->hot.rec[c];
     __asm__("" : "+r"(rec));
@@ -179,7 +177,7 @@ static inline struct closed close_class(struct thread *thread, struct rec *rec, 
     return closed;
 }
 
-/* The top that is published next carries it to other threads. */
+/* The top that is published next makes the new turn visible to other threads. */
 static inline void count_turn(uint8_t *turn) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     __asm__ volatile("incb %0" : "+m"(*turn));
@@ -216,11 +214,9 @@ static inline void open_class(struct thread *thread, struct rec *rec, size_t c,
     publish(&rec->give, give);
 }
 
-/*
- * Two slots, word by word: they were just written one by one, and a wider load would have to wait
- * until the stores have left the store buffer.  Told in C, the compiler makes one of them, or spends
- * as much on indices as on the copy.
- */
+/* Copies two slots, word by word: they were just written one by one, and a wider load would have to
+ * wait until the stores have left the store buffer.  From C, the compiler makes one wide load, or
+ * spends as much on indices as on the copy. */
 static inline void copy_two(void **to, void **from, size_t end) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     void *first, *second;
@@ -316,11 +312,9 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
     depot_drain_all();
 }
 
-/*
- * Up to `count` objects from the bin.  A cached object keeps its slab from running empty, so before
- * memory is touched that has no page behind it the depots' surplus is put back into slabs, and
- * before a new chunk is asked for all that the depots and this thread's other classes hold.
- */
+/* Fetches up to `count` objects from the bin.  A cached object keeps its slab from running empty.
+ * So the depots' surplus is put back into slabs before memory without a page behind it is touched,
+ * and all that the depots and this thread's other classes hold before a new chunk is asked for. */
 static unsigned fetch(struct thread *thread, struct bin *bin, void **slots, unsigned count) {
     assert(count >= 1 && count <= MAGAZINE_MOST);
     unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
@@ -347,12 +341,12 @@ void cache_count_past_free(unsigned c) {
     thread_note_free(size_classes[c].size);
 }
 
-/* Has this object its turn among those whose sampling is decided by distance (track.c)?  Others count
- * as requests too, and must not shorten it. */
+/* Does the distance to the next sample (track.c) count this object?  An object that it does not
+ * count is a request too, and must not shorten it. */
 enum turn { IN_TURN, OUT_OF_TURN };
 
-/* An object of an arena's slabs has gone to the program past the magazines of `thread`, if there is
- * one; what is of its own arena counts as if it had come through A. */
+/* An object has gone from an arena's slabs to the program, past the magazines of `thread`, which
+ * may be NULL.  One from the thread's own arena counts as if it had come through A. */
 static void count_uncached(struct thread *thread, unsigned arena, unsigned c, enum turn turn) {
     bool is_foreign = thread == tls.self && thread != NULL && thread->arena != arena;
     if (thread == NULL || is_foreign) {
@@ -369,7 +363,7 @@ static void *alloc_from(struct thread *thread, unsigned arena, unsigned c, enum 
     void *object = NULL;
     bool calls_hooks = false;
     if (UNLIKELY(arena_uses_hooks(arena))) {
-        /* Of an explicit cache the lock is held, and within a hook none may be called. */
+        /* The lock of an explicit cache is held, and no hook may be called inside another. */
         calls_hooks = thread == tls.self && !(tls.modes & THREAD_IN_HOOK);
         arena = calls_hooks ? arena : 0;
     }
@@ -392,7 +386,7 @@ void *cache_alloc_uncached(struct thread *thread, unsigned c) {
     return alloc_from(thread, thread != NULL ? thread->arena : arena_choose(), c, IN_TURN);
 }
 
-/* Only the caller's heap of this arena has a stash of its objects. */
+/* Only the caller's own heap, if it uses this arena, has a stash of the arena's objects. */
 static bool can_stash(const struct thread *thread, unsigned arena, unsigned c) {
     return thread != NULL && thread == tls.self && thread->arena == arena &&
            stash_is_wanted(thread, c);
@@ -420,8 +414,8 @@ static void count_tracked_free(struct thread *thread, unsigned c) {
     }
 }
 
-/* The stash is full or closed, or of another arena.  What it holds when it is no longer wanted goes with the
- * next of its objects. */
+/* The stash is full or closed, or belongs to another arena.  Once it is no longer wanted, what it
+ * holds goes with the next object of the class. */
 static __attribute__((noinline)) void free_past_stash(struct thread *thread, unsigned arena,
                                                       unsigned c, void *object) {
     if (can_stash(thread, arena, c)) {
@@ -444,15 +438,15 @@ void cache_free_tracked(unsigned arena, unsigned c, void *object) {
     }
 }
 
-/* A freed object goes past F. */
+/* Frees an object past F. */
 static void drain_one(struct thread *thread, unsigned c, void *object) {
     assert(slab_word1(object) == slab_secret);
     count_add(&thread->fetched[c], -(uint64_t)1);
     bin_drain(c, &object, 1);
 }
 
-/* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half the
- * room and to `most`.  Returns how many there are then. */
+/* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half
+ * the room and to `most`.  Returns how many there are then. */
 static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread *thread, unsigned c,
                                                                   struct magazine **take,
                                                                   unsigned ntake, size_t most) {
@@ -510,15 +504,15 @@ static inline __attribute__((always_inline)) void *refill(struct thread *thread,
     return object;
 }
 
-/* The program gave much memory up, and now asks again: the first who comes after a while finds out
- * what may go back to the kernel. */
+/* The program gave up much memory and now asks again: the first call after a while finds out what
+ * may go back to the kernel. */
 static COLD void look_after_shrinking(void) {
     (void)depot_tick();
     (void)pages_tick();
 }
 
-/* F holds more than may go into A before the next sample: the objects freed last go, the others stay
- * where they are. */
+/* F holds more than may go into A before the next sample: the objects freed last go, the others
+ * stay where they are. */
 static void *refill_in_part(struct thread *thread, struct rec *rec, unsigned c,
                             struct closed closed, unsigned count) {
     assert(count >= 1 && count < closed.ngive && magazine_take_is_empty(rec->take));
@@ -556,8 +550,8 @@ static COLD void *refill_up_to(struct thread *thread, struct rec *rec, unsigned 
     return object;
 }
 
-/* As refill, with no more objects than there are requests before the one that is to be sampled; NULL
- * when that is the next.  A refill brings no more than the room: half of what that may have grown to. */
+/* As refill, with no more objects than there are requests before the one to be sampled; NULL when
+ * that is the next.  A refill brings no more than the room: half of what it may double to. */
 static __attribute__((noinline)) void *refill_sampling(struct thread *thread, struct rec *rec,
                                                        unsigned c, uintptr_t take_top) {
     uint64_t distance = track_distance(thread, c);
@@ -576,7 +570,7 @@ static COLD void *alloc_unusually(struct thread *thread, unsigned c) {
         bool is_due = samples && track_distance(thread, c) == 0;
         return is_due ? NULL : cache_alloc_uncached(thread, c);
     }
-    /* A handler may have filled A between the caller's look and its entering. */
+    /* A signal handler may have filled A since the caller looked. */
     struct rec *rec = &thread->hot.rec[c];
     void *object = magazine_pop_slowly(&rec->take);
     if (object == NULL) {
@@ -597,7 +591,7 @@ static __attribute__((noinline)) void *alloc_between_samples(struct thread *thre
     return alloc_unusually(thread, c);
 }
 
-/* Where sampling is all that is unusual, it should cost little: least where the next allocation is due. */
+/* Where nothing but sampling is unusual it should cost little, least where a sample is due. */
 static __attribute__((noinline)) void *alloc_sampling(struct thread *thread, unsigned c) {
     uint64_t epoch = atomic_load_explicit(&track_epoch, memory_order_acquire);
     if (bin_get_unusual() == BIN_SAMPLING && thread->epoch == epoch &&
@@ -616,8 +610,8 @@ void *cache_alloc_empty(struct thread *thread, size_t c) {
     return refill(thread, rec, c, take);
 }
 
-/* Whoever comes here has asked before what is due, or does not sample: if that changed meanwhile, it is
- * passed. */
+/* The caller has asked before whether a sample is due, or does not sample: one that has become due
+ * meanwhile is passed. */
 void *cache_alloc(struct thread *thread, unsigned c) {
     void *object = magazine_pop_slowly(&thread->hot.rec[c].take);
     if (object == NULL) {
@@ -629,7 +623,7 @@ void *cache_alloc(struct thread *thread, unsigned c) {
     return object;
 }
 
-/* The `ntake` objects in `take` go to others; an empty magazine for them. */
+/* The `ntake` objects in `take` go to others; returns an empty magazine in exchange. */
 static __attribute__((noinline)) struct magazine *
 let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigned ntake) {
     assert(ntake <= MAGAZINE_MOST && thread->filled[c] >= ntake);
@@ -727,10 +721,8 @@ static void flush_class(struct thread *thread, unsigned c) {
     assert(thread->hot.rec[c].take == 0 && thread->hot.rec[c].give == 0);
 }
 
-/*
- * Each object kept here may be the last of its slab.  A class keeps few, none if they are large, and
- * all of them in F: the next allocation comes to cache_alloc and looks around.
- */
+/* Each object kept here may be the last of its slab.  A class keeps few, none if they are large,
+ * and all of them in F: the next allocation then comes to cache_alloc, which looks around. */
 static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *object) {
     assert((thread->room[c] == 0) == (thread->hot.rec[c].take == 0));
     if (size_classes[c].size > KEPT_OBJECT_BYTES || thread->room[c] == 0) {
@@ -753,7 +745,7 @@ static COLD void free_unusually(struct thread *thread, unsigned c, void *object)
     if (bin_heap_is_shrinking()) {
         free_while_shrinking(thread, c, object);
     } else if (thread->hot.rec[c].take != 0) {
-        relieve_to_depot(thread, c, object); /* It has just ended to shrink. */
+        relieve_to_depot(thread, c, object); /* The heap has just stopped shrinking. */
     } else if (!has_magazines(thread, c) ||
                !magazine_push_slowly(&thread->hot.rec[c].give, object)) {
         drain_one(thread, c, object);
@@ -775,7 +767,7 @@ void cache_flush(struct thread *thread) {
 /*
  * Where F is closed, the thread was moving the class's objects when it vanished, and what it moved
  * is lost: even the magazines may be in a depot already.  Only an A with objects in it is sound
- * then: it is closed after F and opened before.
+ * then: it is closed after F and opened before it.
  */
 void cache_recover_class(struct thread *gone, unsigned c) {
     struct rec *rec = &gone->hot.rec[c];
@@ -793,7 +785,7 @@ void cache_recover_class(struct thread *gone, unsigned c) {
     }
 }
 
-/* Room may be promised to a class that got no magazines, or have been on its way. */
+/* Room may be promised to a class that got no magazines, or may have been on its way. */
 void cache_recover(struct thread *gone) {
     assert(gone->apart);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -816,8 +808,8 @@ static bool may_be_put(const struct span *slab, const void *heap) {
     return !(slab->arena & ARENA_APART);
 }
 
-/* A class of an orphan may be in the middle of a move: then its magazines are others', but for an A that
- * holds something (cache_recover_class). */
+/* A class of an orphan may be in the middle of a move: then only an A that holds something is still
+ * its own (cache_recover_class). */
 static void verify_slots_of(const struct thread *thread, unsigned c, enum cache_kind kind,
                             struct verify *walk) {
     const struct rec *rec = &thread->hot.rec[c];

@@ -19,11 +19,11 @@ void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
 /* The same from the slabs of a given arena. */
 void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned size_class);
 
-/* The same from the arena's slabs for tracked objects, which it has.  `in_turn` as in track_is_due: the
- * distance between samples counts it. */
+/* The same from the arena's slabs for tracked objects, which it has.  `in_turn`: the distance
+ * between samples counts the object. */
 void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned size_class, bool in_turn);
 
-/* The program has freed one of those, of this arena; it has no number any more and carries the secret. */
+/* The program has freed such an object of this arena; it carries the secret and no number. */
 void cache_free_tracked(unsigned arena, unsigned size_class, void *object);
 
 /* An object goes from a bin to the program, or from the program to a bin, past every heap. */
@@ -46,7 +46,7 @@ void cache_flush_class(struct thread *thread, unsigned size_class);
 /* The same for one class of a thread that vanished in a fork, wherever it was at that moment. */
 void cache_recover_class(struct thread *gone, unsigned size_class);
 
-/* The same for all classes, of a cache that is used on. */
+/* The same for all classes, of a cache that stays in use. */
 void cache_recover(struct thread *gone);
 
 /* Checks one heap, which nobody uses meanwhile. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * census.c - every object there is, for one who has stopped everybody else: the leak checker.
+ * census.c - every object there is, for the leak checker, which has stopped all other threads.
  *
- * A slab knows what it has handed out, to the program or to a cache.  What tells them apart: free objects
- * that caches of any kind hold carry the secret, and those that are tracked have no number.
+ * A slab knows which objects it has handed out, to the program or to a cache.  Those in a cache of
+ * any kind carry the secret, and tracked ones among them have no number.
  */
 #include "heap/classmap.h"
 #include "heap/fast.h"

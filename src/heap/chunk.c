@@ -5,7 +5,7 @@
  * A run of n set bits is found by and-ing the map with itself shifted: after shifts that sum up to
  * n - 1, a bit is left exactly where a run of n starts.
  *
- * Threads     Pure functions of their arguments, but for those that change a chunk: the lock guards it.
+ * Threads     Pure functions, except those that change a chunk: the page heap's lock guards it.
  */
 #include "heap/chunk.h"
 

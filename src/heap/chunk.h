@@ -54,7 +54,7 @@ struct span {
     union {
         struct {
             int16_t nout;     /* slab: objects handed out, plus SLAB_APART while not in the set */
-            uint16_t ncarved; /* slab: objects whose memory was prepared; the rest never was used */
+            uint16_t ncarved; /* slab: objects whose memory was prepared; the rest was never used */
         };
         uint32_t id; /* large: for the layer above; 0: none (track.h) */
     };
@@ -83,7 +83,7 @@ struct chunk_links {
     bool is_in;
 };
 
-/* Those of one queue, in the order in which they joined. */
+/* The chunks of one queue, in the order in which they joined. */
 struct chunk_list {
     struct chunk *oldest;
     struct chunk *newest;
@@ -136,7 +136,7 @@ static inline unit_map chunk_available(const struct chunk *chunk) {
     return ~chunk->used & chunk->committed;
 }
 
-/* The same for those. */
+/* chunk_map_order of the available units. */
 int chunk_free_order(const struct chunk *chunk);
 
 /* The span that starts at this unit, made new: without an owner, and with kind SPAN_NONE. */

@@ -27,7 +27,7 @@ void classmap_init(bool windowed) {
     void *map = windowed ? NULL : os_reserve_readable(map_bytes);
     if (map != NULL) {
         classmap = map;
-        /* Release: who sees the mask sees the map. */
+        /* Release: whoever sees the mask sees the map. */
         atomic_store_explicit(&classmap_mask, UINT32_MAX, memory_order_release);
     }
 }
@@ -58,7 +58,7 @@ static bool piece_is_open(size_t piece) {
 
 /*
  * Pieces that describe the heap stay: a thread that read the mask before may still read the byte of
- * an object that it owns.  Nobody looks up anything else, but for a free of what is not ours.
+ * an object that it owns.  Nothing else is looked up, except by a free of what is not ours.
  */
 static void unmap_closed_pieces(void) {
     uintptr_t start = (uintptr_t)classmap + os_facts.page_bytes;
@@ -82,7 +82,7 @@ void classmap_shrink(void) {
     }
 }
 
-/* The first byte of the map must stay 0, since it is what every look-up reads once the mask is 0. */
+/* The first byte of the map must stay 0, since every lookup reads it once the mask is 0. */
 static bool uses_first_byte(uintptr_t base) {
     return (uint32_t)(base >> LG_UNIT) == 0;
 }
@@ -128,8 +128,8 @@ size_t classmap_table_bytes(void) {
     return leaves * LEAF_CHUNKS * sizeof(chunk_slot);
 }
 
-/* Where the chunk of a number from the first leaf on begins; 0 when there is none.  Descriptors of hooked
- * arenas are used again: one that has become another's meanwhile is none. */
+/* Where the chunk of a number in the table begins; 0 when there is none.  Descriptors of hooked
+ * arenas are used again: one that describes another chunk by now does not count. */
 static uintptr_t base_of_number(size_t number) {
     chunk_slot *leaf =
         atomic_load_explicit(&classmap_leaves[number / LEAF_CHUNKS], memory_order_acquire);
