@@ -38,7 +38,7 @@ enum {
 
 typedef _Atomic(struct chunk *) chunk_slot;
 extern _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES] HIDDEN;
-/* All leaves lie in this range: a walk need not look at the other ten thousands. */
+/* All leaves lie in this range: a walk need not look at the tens of thousands of others. */
 extern _Atomic uint32_t classmap_first_leaf HIDDEN, classmap_last_leaf HIDDEN;
 
 void classmap_init(bool windowed);
@@ -46,7 +46,7 @@ void classmap_init(bool windowed);
 /* True when the class map is not in use and every free must take the slow path. */
 bool classmap_is_windowed(void);
 
-/* Where it is. */
+/* The memory of the class map. */
 void classmap_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context),
                           void *context);
 
@@ -67,7 +67,7 @@ size_t classmap_table_bytes(void);
 /* Enters a covered chunk; from now on lookups find it. */
 void classmap_enter(struct chunk *chunk);
 
-/* Takes one out again that holds nothing; call with the page heap locked, as for the two above. */
+/* Takes a chunk that holds nothing out again.  As the two above, with the page heap locked. */
 void classmap_leave(const struct chunk *chunk);
 
 /* Writes the class byte of `count` granules from `address` on. */
@@ -79,8 +79,8 @@ static inline chunk_slot *classmap_leaf(uintptr_t address) {
                                 memory_order_acquire);
 }
 
-/* The chunk that shares its table entry with an address of which the caller knows that there is
- * one; the high bits are not compared. */
+/* The chunk whose table entry an address shares; the caller knows that there is one, and the high
+ * bits are not compared. */
 static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
     assert(classmap_leaf(address) != NULL);
     /* Acquire: the chunk is read next. */
@@ -88,8 +88,8 @@ static inline struct chunk *classmap_chunk_sharing(uintptr_t address) {
                                 memory_order_acquire);
 }
 
-/* Where the descriptor of the slab at `base` must be, under the same condition: the object came through
- * the class map or was looked up. */
+/* Where the descriptor of the slab at `base` must be, under the same condition: the object came
+ * through the class map or was looked up. */
 static inline struct span *classmap_span_sharing(uintptr_t base) {
     return &classmap_chunk_sharing(base)->span[chunk_unit(base)];
 }
@@ -109,8 +109,8 @@ static inline struct chunk *classmap_neighbour(const struct chunk *chunk, ptrdif
     return classmap_chunk(chunk->base + (uintptr_t)(distance * CHUNK_BYTES));
 }
 
-/* The span an address lies in, or NULL when its unit is free or not of this heap.  The first where it began
- * in an earlier chunk. */
+/* The span an address lies in, or NULL when its unit is free or not of this heap.  The first
+ * function serves spans that began in an earlier chunk. */
 struct span *classmap_continued_span(const struct chunk *chunk);
 static inline struct span *classmap_span(uintptr_t address) {
     struct chunk *chunk = classmap_chunk(address);

@@ -6,8 +6,8 @@
  *
  *      a bin (bin.h)            objects that left and entered its slabs, slabs, visits
  *      a thread's heap          requests, as what came into its magazines less what is there
- *      an arena (arena.h)       requests past caches and of heaps that are gone, large objects, pages
- *      the page heap            free runs and purges; all of it is told under arena 0
+ *      an arena (arena.h)       requests past caches and of past heaps, large objects, pages
+ *      the page heap            free runs and purges; all of it is reported under arena 0
  *      a lock (lock.h)          how often it was taken and waited for
  *
  * So at rest, over all arenas and with sizes of classes:
@@ -16,7 +16,7 @@
  *      sum of pactive * page == stats.active
  *      the same for mapped, retained, resident and metadata (base)
  *
- * Threads     Reads take no lock, but for the walk over free runs, which holds the page heap's for a
+ * Threads     Reads take no lock, except the walk over free runs, which holds the page heap's for a
  *             few chunks at a time.  What destroyed arenas had counted is guarded by past_lock.
  * Read next   thread.h for the two sums behind the requests.
  */
@@ -39,7 +39,7 @@ static struct lock past_lock = LOCK_OF_RANK(RANK_COUNTS);
 static struct arena_counts destroyed; /* guarded by past_lock */
 static struct arena_counts one_arena; /* guarded by past_lock; too large for a stack */
 
-/* A fork in the middle of an addition may cost a few of its numbers. */
+/* A fork in the middle of an addition may lose a few of its numbers. */
 static void enter(void) {
     (void)lock_acquire(&past_lock);
 }
@@ -80,7 +80,7 @@ void counts_read_totals(struct total_counts *totals) {
 
 /* ---------------------------------------------------------------- one arena */
 
-/* Each acquisition that found the lock held ended a turn of somebody else. */
+/* An acquisition that found the lock held took it over from another owner. */
 void counts_read_lock(const struct lock *lock, struct mutex_counts *counts) {
     struct lock_counts read = lock_read_counts(lock);
     *counts = (struct mutex_counts){
@@ -118,7 +118,7 @@ static void add_bin(struct kind_counts *small, const struct bin_counts *bin, uns
 
 static void merge_bin(struct bin_counts *sum, const struct bin_counts *one);
 
-/* A class is all bins of it. */
+/* A class is the sum of all its bins. */
 static void read_bins(unsigned arena, unsigned size_class, struct bin_counts *counts) {
     read_bin(arena_bin(arena, size_class), counts);
     for (unsigned set = ARENA_SET_USUAL + 1; set < ARENA_SETS; set++) {
@@ -193,7 +193,7 @@ static void read_purges(struct arena_counts *counts) {
     counts->muzzy_purged = muzzy.units * unit_pages;
 }
 
-/* What all arenas share is told under the first. */
+/* What all arenas share is reported under the first. */
 static void read_shared(struct arena_counts *counts) {
     struct pages_totals pages = pages_totals();
     counts->pdirty = pages.dirty / arena_page_bytes();
@@ -213,7 +213,7 @@ static void read_shared(struct arena_counts *counts) {
     counts_read_lock(thread_list_lock(), &counts->mutexes[ARENA_MUTEX_TCACHE_LIST]);
 }
 
-/* Its own page heap, if it has, or had, extent hooks. */
+/* The arena's own page heap, if it has, or had, extent hooks. */
 static size_t read_hooked(unsigned arena, struct arena_counts *counts) {
     if (arena_hooked(arena) == NULL) {
         return 0;
@@ -262,7 +262,7 @@ void counts_read_destroyed(struct arena_counts *counts) {
     lock_release(&past_lock);
 }
 
-/* What is still there stays with the arena's index and is not of the past. */
+/* What still exists stays with the arena's index and does not belong to the past. */
 static void leave_out_present(struct arena_counts *counts) {
     for (unsigned i = 0; i < BIN_CLASSES; i++) {
         struct bin_counts *bin = &counts->bins[i];

@@ -2,8 +2,8 @@
  *
  * counts.h - how much there is of everything: sums, and the figures of counters.def as structs.
  *
- * Threads     Reading takes no lock for longer than a few microseconds and stops nobody: figures of one
- *             struct may be a few calls apart.  At rest they are exact and add up.
+ * Threads     Reading takes no lock for longer than a few microseconds and stops nobody: figures of
+ *             one struct may be a few calls apart.  At rest they are exact and add up.
  */
 #pragma once
 
@@ -27,11 +27,11 @@ struct heap_totals {
     size_t large_blocks; /* number */
     size_t large_bytes;
     size_t threads;   /* number of thread heaps */
-    size_t reentered; /* number of calls of signal handlers served apart */
+    size_t reentered; /* number of calls from signal handlers, served apart */
 };
 struct heap_totals heap_totals(void);
 
-/* What the heaps of an arena's threads, or all, have counted by class: the dearer the more there are. */
+/* What the heaps of an arena's threads, or of all, have counted by class; slow with many heaps. */
 struct thread_sums {
     uint64_t requests[CLASS_COUNT]; /* of heaps that exist; others: struct arena_sums */
     size_t cached[CLASS_COUNT];
@@ -40,8 +40,8 @@ struct thread_sums {
 enum { THREAD_ALL_ARENAS = UINT16_MAX };
 struct thread_sums thread_read_arena(unsigned arena);
 
-/* The totals with what all threads have counted read before; and what was ever allocated, by arenas that
- * exist. */
+/* The totals, where the sums of all threads have been read before; and what existing arenas have
+ * ever allocated. */
 struct heap_traffic {
     uint64_t objects;
     uint64_t bytes; /* at usable size */
@@ -49,8 +49,8 @@ struct heap_traffic {
 struct heap_totals heap_totals_with(const struct thread_sums *threads);
 struct heap_traffic heap_traffic(const struct thread_sums *threads);
 
-/* Sums over a page heap, in bytes; may lag.  The first is the shared one alone, the second has those over
- * extent hooks as well. */
+/* Sums over a page heap, in bytes; may lag.  The first function reads the shared one alone, the
+ * second those over extent hooks as well. */
 struct pages_totals {
     size_t mapped; /* addresses the heap has made usable */
     size_t used;   /* in spans */
@@ -69,12 +69,12 @@ struct dirty_purges {
 };
 struct dirty_purges dirty_purges(enum chunk_queue kind);
 
-/* Objects of a class that are handed out or cached, slabs of it, and cached objects; and those of the last
+/* Slabs of a class, its objects that are handed out or cached, and those that are cached; and those
  * that wait in its depot. */
 void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t *ncached);
 size_t depot_count(unsigned size_class);
 
-/* Large objects of an arena, which need not exist, that are live in a class of counts.h. */
+/* Live large objects in a class of sizes below, of an arena that need not exist. */
 uint64_t arena_count_large(unsigned arena, unsigned lextent);
 
 /* ---------------------------------------------------------------- figures */
@@ -161,11 +161,11 @@ bool counts_read_arena(unsigned arena, struct arena_counts *counts);
 /* What arenas that were destroyed had counted. */
 void counts_read_destroyed(struct arena_counts *counts);
 
-/* For arena.c: an arena is being destroyed, and nobody uses it: what it has counted is added to that, and its own
- * counts start again.  Objects of it that wait in caches stay with its index. */
+/* For arena.c: an arena that nobody uses is being destroyed.  Adds its counts to the above and
+ * starts its own again; objects of it that wait in caches stay with its index. */
 void counts_note_destroyed(unsigned arena);
 
-/* What a lock has counted, and a new start for the counts of all locks that are told of above. */
+/* What a lock has counted; and a new start for the counts of all locks listed above. */
 void counts_read_lock(const struct lock *lock, struct mutex_counts *counts);
 void counts_reset_mutexes(void);
 

@@ -44,7 +44,7 @@ size_t decay_limit(const struct decay *decay) {
     return limit_in(decay, 0);
 }
 
-/* Takes `units` of those still staying at an age away, or all; how many that were. */
+/* Takes away `units` of those that still stay at an age, or all of them; returns how many. */
 static size_t take_away(struct decay *decay, unsigned age, size_t units) {
     assert(age < N && units > 0);
     size_t here = staying(decay->joined[age], age);
@@ -52,13 +52,13 @@ static size_t take_away(struct decay *decay, unsigned age, size_t units) {
         decay->joined[age] = 0;
         return here;
     }
-    size_t all =
-        (units * WHOLE + weight(age) - 1) / weight(age); /* as many as they were at first */
+    /* As many as they were at first. */
+    size_t all = (units * WHOLE + weight(age) - 1) / weight(age);
     decay->joined[age] -= min_size(all, decay->joined[age]);
     return units;
 }
 
-/* The youngest were taken first. */
+/* Units were taken, the youngest first. */
 static void drop_youngest(struct decay *decay, size_t most) {
     size_t sum = decay_limit(decay);
     for (unsigned age = 0; age < N && sum > most; age++) {

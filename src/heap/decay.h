@@ -40,11 +40,11 @@ static inline void decay_note_taken(struct decay *decay, size_t kept) {
     decay->fewest = kept < decay->fewest ? kept : decay->fewest;
 }
 
-/* Units, the oldest, left in another way than by the curve, and `kept` are left. */
+/* The oldest units left otherwise than by the curve, and `kept` remain. */
 void decay_note_purged(struct decay *decay, size_t kept);
 
-/* It is `now_ms` and `kept` units are kept, of all that were freed until now.  True when a step has
- * ended since the last call: the limit is another one. */
+/* The time is `now_ms`, and `kept` units are kept of all that were freed until now.  True when a
+ * step has ended since the last call: the limit has changed. */
 bool decay_advance(struct decay *decay, uint64_t now_ms, uint64_t decay_ms, size_t kept);
 
 /* Units that may stay until the next step. */

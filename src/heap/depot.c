@@ -3,7 +3,7 @@
  * depot.c - a stack of magazines per class, a pool of empty ones, and one byte budget.
  *
  *      depot    waiting   [o o o . .] -> [o o o o o] -> [o o o o o]
- *               empty     [. . . . .] -> [. . . . .]       left by those who took a full one
+ *               empty     [. . . . .] -> [. . . . .]       left by threads that took a full one
  *      pool     empty     [. . . . .] -> ...               for all classes
  *
  * The last magazine in is the first out: its objects are the warmest.  Small batches are copied
@@ -11,19 +11,19 @@
  *
  * Waiting objects keep their slabs from running empty.  So they are drained before the heap is
  * allowed to grow (cache.c): memory that is free anywhere is used first.  And they are drained when
- * the heap shrinks.  Nobody may come after the last free, so that must be seen on the way down:
+ * the heap shrinks.  The last free may be the last call, so this must be seen on the way down:
  *
  *      surplus    what came and was not asked for since
  *      shrinking  from the moment the surplus is above four budgets: depots are drained, what comes
  *                 goes through to the slabs, and bins and caches keep little as well (bin.h)
  *      ended      when a quarter of the budget was asked for
  *
- * A program that frees and allocates tens of MiB again and again does not shrink.  So after each end
- * twice as much must come as the last time, during the next dirty_decay_ms.
+ * A program that frees and allocates tens of MiB again and again does not shrink.  So after each
+ * end twice as much must come as the last time, during the next dirty_decay_ms.
  *
- * Threads     One lock per class, one for the pool.  The budget is a sum that may be passed by one
- *             batch per thread at a time.
- * Invariant   count == objects in the waiting and leaving magazines of a depot, each of which has one at least.
+ * Threads     One lock per class, one for the pool.  The budget is a sum that may be exceeded by
+ *             one batch per thread at a time.
+ * Invariant   count == objects in the waiting and leaving magazines of a depot; none is empty.
  *             Every magazine ever made is in one thread's class, in one depot or in the pool.
  */
 #include "heap/depot.h"
@@ -43,7 +43,7 @@ enum {
     HEAP_SHARE = 16,
     SHARE_MOST = 8 << 20,
     SMALL_SURPLUS = 256 << 10,
-    OBJECT_LEAST = 64, /* what an object counts at least, since magazines take memory too */
+    OBJECT_LEAST = 64, /* bytes an object counts as at least, since magazines take memory too */
     MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
     ENOUGH = 4,        /* where a quarter of the budget is asked for, the heap does not shrink */
     PATIENCE_STEP = 1 << 20,
@@ -151,10 +151,8 @@ static inline void account(struct depot *depot, unsigned size_class, size_t chan
     }
 }
 
-/*
- * The holder vanished in a fork.  The chain of those waiting is whole at every step (set_waiting) and
- * stays; the others may hold what is in it as well, and are dropped.
- */
+/* The holder vanished in a fork.  The chain of waiting magazines is whole at every step
+ * (set_waiting) and stays; those that were leaving may hold the same objects, and are dropped. */
 static COLD void repair(struct depot *depot) {
     assert(lock_is_mine(&depot->lock));
     size_t count = 0;
@@ -201,7 +199,7 @@ static bool patience_is_over(void) {
     return os_now_ms() - g.patience_ms >= (uint64_t)dirty_decay_ms[CHUNK_DIRTY];
 }
 
-/* The clock is looked at once in a while. */
+/* Looks at the clock only once in a while. */
 static bool is_patient(size_t surplus, size_t bytes) {
     if (surplus % PATIENCE_STEP < bytes && patience_is_over()) {
         sum_set(&g.patience, 0);
@@ -229,7 +227,7 @@ static inline bool accepts(size_t bytes) {
            accepts_much(held, surplus, bytes);
 }
 
-/* It was no shrinking, or it is over: next time twice as much must come. */
+/* The heap did not shrink after all, or no longer does: next time twice as much must come. */
 static COLD void open_depots(size_t most) {
     size_t patience = patience_is_over() ? 0 : sum_get(&g.patience);
     sum_set(&g.patience, most * MUCH + 2 * patience);
@@ -239,7 +237,7 @@ static COLD void open_depots(size_t most) {
     bin_set_shrinking(false);
 }
 
-/* Objects are asked for, of a depot or of the slabs. */
+/* Objects are asked for, from a depot or from the slabs. */
 static inline void note_demand(size_t bytes) {
     size_t surplus = sum_get(&g.surplus);
     if (LIKELY(!bin_heap_is_shrinking())) {
@@ -279,7 +277,7 @@ static bool top_up(struct depot *depot, const struct magazine *from, unsigned co
 struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
     assert(magazine != NULL && count <= MAGAZINE_MOST);
     if (UNLIKELY(arena_has_manual) && count > 0) {
-        /* Depots are shared: what a reset may take away must not reach threads that know nothing. */
+        /* Depots are shared: what a reset may free must not reach threads of other arenas. */
         count = bin_drain_manual(size_class, magazine->slots, count);
     }
     if (count == 0) {
@@ -310,7 +308,7 @@ struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsig
 static unsigned take_from(struct depot *depot, struct magazine **magazine, unsigned count,
                           unsigned most) {
     assert(lock_is_mine(&depot->lock));
-    if (depot->waiting == NULL) { /* Those that have not left yet are as good. */
+    if (depot->waiting == NULL) { /* Magazines that have not left yet are as good. */
         depot->waiting = depot->leaving;
         depot->leaving = NULL;
     }
@@ -342,7 +340,7 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
     assert(*magazine != NULL && count + most <= MAGAZINE_MOST);
     note_demand(bytes_of(size_class, most));
     if (depot_count(size_class) == 0) {
-        return 0; /* An old look is harmless: the caller then refills from the bin. */
+        return 0; /* A stale look is harmless: the caller then refills from the bin. */
     }
     struct depot *depot = enter(size_class);
     unsigned n = take_from(depot, magazine, count, most);
@@ -380,10 +378,8 @@ static void let_leave(struct depot *depot, size_t stay) {
     assert(count <= atomic_load_explicit(&depot->count, memory_order_relaxed));
 }
 
-/*
- * Drains a depot, or only what nobody needed since the last tick: the oldest magazines.  One at a
- * time, without the lock while it is drained: a fork then loses no more than that one.
- */
+/* Drains a depot, or only what nobody has needed since the last tick: the oldest magazines.  It
+ * drains one at a time, with the lock released: a fork then loses no more than that one. */
 static void drain(unsigned size_class, bool all) {
     struct depot *depot = enter(size_class);
     if (all || depot->leaving == NULL) {

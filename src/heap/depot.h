@@ -35,8 +35,8 @@ unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned co
 /* Drains all depots into the slabs. */
 void depot_drain_all(void);
 
-/* The same if they hold more than their share of the heap; what is drained took as many frees to
- * fill, so this may be asked often. */
+/* The same if they hold more than their share of the heap.  Every object drained took a free to get
+ * there, so frequent calls cost little. */
 void depot_drain_surplus(void);
 
 /* To be called now and then: drains what nobody needed since the last call, so that depots nobody
@@ -47,5 +47,5 @@ enum { DEPOT_TICK_MS = 100 };
 /* Is this object waiting in the depot of the class? */
 bool depot_holds(unsigned size_class, const void *object);
 
-/* Checks every depot and the pool, and, after all other caches have been walked over, that no magazine is lost. */
+/* Checks every depot and the pool and, as the last of all caches, that no magazine is lost. */
 void depot_verify(struct verify *walk);

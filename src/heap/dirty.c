@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * dirty.c - two queues of chunks, with dirty and with muzzy units, and who leaves them when.
+ * dirty.c - two queues of chunks, with dirty and with muzzy units, and what leaves them when.
  *
  * By time.  Each queue has its decay (decay.h).  At the end of a step, what may no longer stay is
  * due, and is purged from the oldest chunks, from their high end.
  *
- * By volume.  Without a background thread nobody may come after the last free.  So dirty units
+ * By volume.  Without a background thread the last free may be the last call.  So dirty units
  * above BASE_UNITS or 1/16 of the heap are purged at once, "early".  A program that frees and takes
  * tens of MiB again and again would pay for that each time.  Therefore each unit that was purged
  * early and is needed again within the decay time is a regret and allows a few units more:
  *
  *      bound      = max(BASE_UNITS, used / 16) + allowance
- *      allowance += regrets * REGRET_WEIGHT, as far as the bound is BOUND_GROWTH times that of the
+ *      allowance += regrets * REGRET_WEIGHT, until the bound is BOUND_GROWTH times that of the
  *                   last early purge
- *      allowance  = the most that was taken again of what was kept, but at least half of the old
- *                   one and no more than that: after each decay time
+ *      allowance  = the most that was taken again of what was kept, but between half and all of
+ *                   the old one: after each decay time
  *
  * So a saw-tooth pays for its first few teeth, and keeps the allowance while it is used; a program
  * that has calmed down loses it by halves.
@@ -39,7 +39,7 @@
 enum {
     MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
     GIVEN_BACK_PER_LOOK = 16,
-    PIECE_UNITS = 2 * CHUNK_UNITS,       /* purged under one lock */
+    PIECE_UNITS = 2 * CHUNK_UNITS,       /* purged in one hold of the lock */
     BASE_UNITS = (4 << 20) / UNIT_BYTES, /* kept whatever the size of the heap */
     HEAP_SHARE = 16,
     REGRET_WEIGHT = 4, /* learn quickly; what is too much fades */
@@ -117,7 +117,7 @@ static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units
     settle(kind, chunk);
 }
 
-/* Units that were purged early are needed after all: allow as many more to stay. */
+/* Units that were purged early are needed after all: allow more to stay. */
 static void note_regret(struct chunk *chunk, unit_map units) {
     unit_map early = chunk->early & units;
     chunk->early &= ~units;
@@ -157,7 +157,7 @@ void dirty_keep(struct chunk *chunk, unit_map units) {
 
 /* ---------------------------------------------------------------- time */
 
-/* Goes to the end of a step of the decay, if there is one to go to. */
+/* Advances the decay; when a step has ended, what exceeds its limit is due. */
 static void advance(enum chunk_queue kind) {
     struct queue *queue = &g.queue[kind];
     size_t kept = count_read(&queue->units);
@@ -167,7 +167,7 @@ static void advance(enum chunk_queue kind) {
     }
 }
 
-/* What was not taken again lately is allowed to half of it next. */
+/* The allowance falls to what was taken again lately, but by no more than half. */
 static void fade_allowance(void) {
     if (g.now_ms - g.period_ms < (uint64_t)decay_ms(CHUNK_DIRTY)) {
         return;
@@ -187,8 +187,8 @@ void dirty_look_at_clock(void) {
     fade_allowance();
 }
 
-/* Reading the clock costs about as much as giving a slab back, so it is read for every sixteenth of
- * those and for all that is larger. */
+/* Reading the clock costs about as much as giving a slab back, so it is read at every sixteenth
+ * small call and at every larger one. */
 bool dirty_expect(size_t units) {
     g.given_back++;
     if (units < MANY_UNITS && g.given_back % GIVEN_BACK_PER_LOOK != 0) {
@@ -200,7 +200,7 @@ bool dirty_expect(size_t units) {
 
 /* ---------------------------------------------------------------- purging */
 
-/* The highest run of set bits, cut to its last `most`; its length and, in `*first`, its start. */
+/* The length of the highest run of set bits, cut to its last `most`; its start in `*first`. */
 static unsigned highest_run(unit_map map, size_t most, unsigned *first) {
     unsigned end = CHUNK_UNITS;
     while (end > 0 && !(map >> (end - 1) & 1)) {
@@ -311,7 +311,7 @@ static size_t bound(size_t used) {
 }
 
 /* Dirty units that are too many for a heap of `used` units.  Some more are purged with them, so
- * that this is not asked for a unit at a time. */
+ * that purges do not come one unit at a time. */
 static size_t excess(size_t used) {
     size_t kept = count_read(&g.queue[CHUNK_DIRTY].units);
     if (decay_ms(CHUNK_DIRTY) == 0) {

@@ -6,7 +6,7 @@
  *                        '---------- muzzy_decay_ms is 0, the default ------^
  *
  * Dirty units are as they were left.  Muzzy ones were offered to the kernel, which takes them when
- * it is short of memory; until then they are resident, and whether they still are cannot be told.
+ * it is short of memory; until then they are resident, and whether they still are cannot be known.
  * Clean ones have no memory behind them and read as zeros.  All are used again alike.
  *
  * Threads     Call with the page heap locked, except dirty_totals.
@@ -24,7 +24,7 @@ struct dirty_totals {
     size_t purged; /* given back to the kernel so far */
 };
 
-/* The times in effect, in milliseconds as in the options of these names; may be changed at any time. */
+/* The times in effect, in milliseconds as in the options of these names; may change at any time. */
 extern _Atomic int64_t dirty_decay_ms[CHUNK_QUEUES] HIDDEN;
 
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */

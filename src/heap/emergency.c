@@ -36,8 +36,8 @@ struct area {
 
 /* Stands before each block. */
 struct head {
-    _Atomic size_t size; /* 0 once it was freed */
-    uintptr_t self;      /* its own address, upside down */
+    _Atomic size_t size; /* 0 once it is freed */
+    uintptr_t self;      /* its own address, inverted */
 };
 _Static_assert(sizeof(struct head) == HEAD_BYTES, "blocks are aligned to 16 bytes");
 
