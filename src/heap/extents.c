@@ -2,12 +2,12 @@
  *
  * extents.c - finding and marking units in extents; describing extents.
  *
- * Units are found as in pages.c, by units.c.  Extents are never split and never merged, so what has to
- * reach over several chunks is looked for in one extent after the other: there are few.
+ * Units are found as in pages.c, by units.c.  Extents are never split and never merged, so a run
+ * over several chunks is looked for in one extent after the other: there are few.
  *
  * Invariant   A chunk is in the bucket of its largest available block.  What is touched or muzzy is
- *             committed.  A chunk with dirty units is in the queue, and so is one whose extent holds
- *             nothing, unless that is retained.
+ *             committed.  A chunk with dirty units is in the queue, and so is one whose extent
+ *             holds nothing, unless that is retained.
  * Read next   hooked.c, which calls hooks; pages.c, the page heap of everybody else.
  */
 #include "heap/extents.h"
@@ -83,7 +83,7 @@ static void mark_used(struct hooked *h, struct piece *piece, unsigned first, uns
     extents_settle(h, piece);
 }
 
-/* The same for units that are handed out; tells whether they read as zeros. */
+/* The same for units that are handed out; returns whether they read as zeros. */
 static bool hand_out(struct hooked *h, struct piece *piece, unsigned first, unsigned units,
                      unsigned head) {
     unit_map map = chunk_units(first, units);
@@ -110,7 +110,7 @@ void extents_mark_busy(struct hooked *h, struct piece *piece, unsigned first, un
     }
 }
 
-/* Units behind each other that one span takes, maybe over several pieces. */
+/* Marks consecutive units as one span, maybe over several pieces. */
 static struct span *mark_span(struct hooked *h, uintptr_t base, size_t units, bool *zeroed) {
     struct units_range range = {base, units};
     struct units_part part;
@@ -208,12 +208,12 @@ void extents_give_back(uintptr_t base, size_t units) {
 
 /* ---------------------------------------------------------------- extents */
 
-/* Memory for a description, a used one if there is one. */
+/* Memory for a description: a used one if there is any. */
 static struct piece *new_piece(void) {
     struct piece *piece = g.spare_pieces;
     if (piece != NULL) {
         g.spare_pieces = piece->next_spare;
-        /* Its spans stay: who looks up an address that is not his may still read them. */
+        /* Its spans stay: a lookup of an address not owned by its caller may still read them. */
         size_t kept = offsetof(struct piece, chunk.used);
         memset((char *)piece + kept, 0, sizeof(*piece) - kept);
         return piece;
@@ -254,7 +254,7 @@ static void unlink_extent(struct hooked *h, struct extent *extent) {
     count_add(&h->mapped, -(extent->chunks * CHUNK_UNITS));
 }
 
-/* Enters a piece at `base` into the chunk table and the sets; false where somebody else is known. */
+/* Enters a piece at `base` into the chunk table and the sets; false where that is not possible. */
 static bool enter_piece(struct hooked *h, struct piece *piece) {
     if (!classmap_cover(piece->chunk.base)) {
         return false;

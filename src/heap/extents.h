@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * extents.h - the page heap of an arena whose memory comes from extent hooks, as far as no hook is called.
+ * extents.h - the page heap of an arena whose memory comes from extent hooks; calls no hook.
  *
  *      extent    | chunk | chunk | chunk |        one call of the alloc hook, aligned to a chunk
  *      unit        used, or free: available (committed), decommitted, or dirty (available, touched)
  *
- * Chunks with dirty units, and those whose extent holds nothing, stand in a queue, until hooked.c asks the
- * hooks to take something back.
+ * Chunks with dirty units, and those whose extent holds nothing, stand in a queue, until hooked.c
+ * asks the hooks to take something back.
  *
- * Threads     Call with the page heap locked, unless it says otherwise.
+ * Threads     Call with the page heap locked, unless a function says otherwise.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct extent {
     struct extent *next;
 };
 
-/* One chunk of it. */
+/* One chunk of an extent. */
 struct piece {
     struct chunk chunk; /* first: what the chunk table knows */
     struct extent *extent;
@@ -77,16 +77,16 @@ struct span *extents_take(unsigned arena, size_t units, size_t alignment, bool *
 bool extents_extend(uintptr_t base, size_t units, size_t more);
 void extents_give_back(uintptr_t base, size_t units);
 
-/* Makes an extent of what the alloc hook gave; false, with nothing changed, when it cannot be one of
- * ours: it overlaps what we have, lies too high, or we have no memory to describe it.  Takes the lock. */
+/* Makes an extent of what the alloc hook gave; false, with nothing changed, if it overlaps what we
+ * have, lies too high, or we have no memory to describe it.  Takes the lock. */
 bool extents_add(struct hooked *h, uintptr_t base, size_t chunks, bool zero);
 
-/* Where this number of free units lies: they start a chunk or are within one, and are committed if they have
- * to be.  All extents are looked at.  0 when there are none. */
+/* The address of `units` free units that start a chunk or lie within one, and are committed if that
+ * is asked for.  Looks at all extents.  0 when there are none. */
 uintptr_t extents_find(struct hooked *h, size_t units, size_t alignment, bool committed);
 
-/* A run of units of one chunk on which a hook is to work, with the lock released: nobody else gets them
- * meanwhile, and what they hold is not changed by that. */
+/* Sets aside a run of units of one chunk while a hook works on it without the lock: nobody else
+ * gets them meanwhile, and what is known of their contents stays. */
 void extents_mark_busy(struct hooked *h, struct piece *piece, unsigned first, unsigned units);
 void extents_mark_free(struct hooked *h, struct piece *piece, unsigned first, unsigned units);
 
@@ -97,13 +97,13 @@ void extents_leave_queue(struct hooked *h, struct piece *piece);
 /* Puts a piece where its units say: a bucket, and the queue. */
 void extents_settle(struct hooked *h, struct piece *piece);
 
-/* Takes an extent that holds nothing out of sight, while a hook decides; its pieces are linked through
- * next_spare.  Then it is put back in its place, or forgotten. */
+/* Takes an extent that holds nothing out of sight, while a hook decides; its pieces are linked
+ * through next_spare.  Then it is put back in its place, or forgotten. */
 struct piece *extents_hide(struct hooked *h, struct extent *extent);
 void extents_take_back(struct hooked *h, struct extent *extent, struct piece *hidden);
 void extents_forget(struct extent *extent, struct piece *hidden);
 
-/* All extents of a heap; stops the process when something is wrong.  Takes the lock. */
+/* Checks all extents of a heap; ends the process when something is wrong.  Takes the lock. */
 void extents_verify(struct hooked *h);
 
 /* The page heap's repair after a fork: sets are forgotten, then each chunk is added again. */

@@ -49,10 +49,10 @@ struct tls {
     struct thread *self; /* NULL: no heap */
     uint16_t calls;      /* slow calls before there was a heap */
     uint8_t dead;        /* the heap was given up; never make another */
-    uint8_t registered;  /* the end of this thread will be told to us */
+    uint8_t registered;  /* we will hear of this thread's end */
     uint8_t inside;      /* in the slow half: a call now comes from a signal handler (life.h) */
-    /* Bytes that went past the heap, plus those of heaps given up, less what the heap had counted when
-     * this thread got it; thread_allocated() adds what it has counted now. */
+    /* Bytes that went past the heap, plus those of heaps given up, less what the heap had counted
+     * when this thread got it; thread_allocated() adds what it has counted now. */
     uint64_t allocated;
     uint64_t deallocated;
     uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
@@ -92,7 +92,7 @@ extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
 static inline uintptr_t classmap_index(uintptr_t address) {
     uintptr_t index = address >> LG_UNIT;
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-    /* It clears the upper half. */
+    /* Clears the upper half, too. */
     __asm__ volatile("andl %1, %k0" : "+r"(index) : "m"(classmap_mask) : "cc", "memory");
     return index;
 #else
@@ -100,7 +100,7 @@ static inline uintptr_t classmap_index(uintptr_t address) {
 #endif
 }
 
-/* 4 * class for an address in a granule of small objects that is ready for the fast path; otherwise 0. */
+/* 4 * class for an address in a granule of small objects ready for the fast path; otherwise 0. */
 static inline uint8_t classmap_get(uintptr_t address) {
     uintptr_t index = classmap_index(address);
     _Atomic uint8_t *map = atomic_load_explicit(&classmap, memory_order_relaxed);
@@ -128,15 +128,15 @@ static inline void slab_set_word1(void *object, uint64_t value) {
 
 /* ---------------------------------------------------------------- an empty or a full magazine */
 
-/* An object for a thread whose taking magazine of the class is empty, with word 1 as it was; NULL without
- * memory, and when the allocation is to be sampled. */
+/* An object for a thread whose taking magazine of the class is empty, with word 1 as it was; NULL
+ * without memory, and when the allocation is to be sampled. */
 void *cache_alloc_empty(struct thread *thread, size_t size_class);
 
 /* Keeps a free object that carries the secret, where the giving magazine is full. */
 void cache_free_full(struct thread *thread, size_t size_class, void *object);
 
-/* The same for the caller, who has a heap.  The pointer of the second has passed all checks of the fast
- * path. */
+/* The same for a caller that has a heap.  The pointer given to the second has passed all checks of
+ * the fast path. */
 static inline void *heap_alloc_cached(unsigned size_class) {
     assert(tls.self != NULL && size_class >= 1 && size_class < CLASS_COUNT);
     void *object = cache_alloc_empty(tls.self, size_class);

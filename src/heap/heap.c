@@ -55,7 +55,7 @@ static void *alloc_small(unsigned size_class) {
     return object;
 }
 
-/* Without its cache, from its arena or, while a hook runs, from one that needs none. */
+/* Past the caller's cache: from its arena or, while a hook runs, from one that needs no hooks. */
 static void *alloc_small_uncached(unsigned size_class) {
     void *object = cache_alloc_uncached(tls.self, size_class);
     if (object != NULL) {
@@ -64,7 +64,7 @@ static void *alloc_small_uncached(unsigned size_class) {
     return object;
 }
 
-/* Whoever gets the number of a tracked object is the one who frees it. */
+/* Whichever thread takes the number of a tracked object frees it. */
 enum heap_tracked heap_free_tracked(void *address) {
     if (LIKELY(atomic_load_explicit(&track_epoch, memory_order_relaxed) == 0)) {
         return HEAP_NOT_TRACKED; /* nothing was ever sampled */
@@ -86,7 +86,7 @@ enum heap_tracked heap_free_tracked(void *address) {
     return HEAP_TRACKED_FREED;
 }
 
-/* For a thread of which something is out of the ordinary (thread.h). */
+/* For a thread with something out of the ordinary (enum thread_mode). */
 static COLD void *alloc_in_mode(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
     thread_settle_modes();
     bool uncached = tls.modes & THREAD_PAST_CACHE;
@@ -104,7 +104,7 @@ static void *alloc_once(unsigned size_class, size_t size, size_t alignment, bool
                            : place_alloc_large(thread_arena(), size, alignment, zeroed);
 }
 
-/* The first try of a thread whose arena has hooks since a moment ago ends in the discovery of that. */
+/* When an arena has just got hooks, the first try of each of its threads only discovers that. */
 static COLD void *alloc_again(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
     void *object = NULL;
     if (tls.modes & THREAD_UNSETTLED) {
@@ -118,8 +118,8 @@ static COLD void *alloc_again(unsigned size_class, size_t size, size_t alignment
     return object;
 }
 
-/* Of a class, or large where the class is 0.  When memory is short, what this thread holds may be
- * just what is missing. */
+/* An object of a class, or a large one where the class is 0.  When memory is short, what this
+ * thread holds may be just what is missing. */
 static void *alloc_any(unsigned size_class, size_t size, size_t alignment, bool *zeroed) {
     *zeroed = false;
     void *object = alloc_once(size_class, size, alignment, zeroed);
@@ -145,7 +145,7 @@ void *heap_alloc_aligned(size_t size, size_t alignment) {
 
 /* ---------------------------------------------------------------- judging an address */
 
-/* A free object carries the secret and so may, by accident, a live one: only finding it in a cache
+/* A free object carries the secret, and by accident a live one may too: only finding it in a cache
  * is proof. */
 static bool is_cached(unsigned size_class, const void *address) {
     return thread_any_holds(size_class, address) || depot_holds(size_class, address);
@@ -230,7 +230,7 @@ struct heap_object heap_look(const void *address) {
 
 /* ---------------------------------------------------------------- freeing, resizing */
 
-/* Straight to its slab. */
+/* Puts an object straight into its slab. */
 static void free_small_uncached(unsigned size_class, void *address) {
     slab_set_word1(address, slab_secret);
     cache_count_past_free(size_class);
@@ -257,7 +257,7 @@ static bool free_large(const struct heap_object *object) {
     return true;
 }
 
-/* Counts as an object that goes past F of its thread. */
+/* The object counts as one that goes past F of its thread. */
 static bool free_tracked(const struct heap_object *object) {
     assert(object->span->arena & ARENA_TRACKED);
     void *address = (void *)object->base;
@@ -285,7 +285,7 @@ static COLD bool free_apart(const struct heap_object *object) {
     return done;
 }
 
-/* Of an arena that the program made: cached only by threads that use this arena. */
+/* An object of an arena that the program made is cached only by threads that use this arena. */
 static COLD void free_manual(const struct heap_object *object) {
     assert(object->size_class != 0 && !slab_is_shared(object->span));
     const struct thread *thread = tls.self;
@@ -296,7 +296,7 @@ static COLD void free_manual(const struct heap_object *object) {
     }
 }
 
-/* Of the heap, and not of the emergency areas. */
+/* Frees an object of the heap, not of the emergency areas. */
 static bool free_usually(const struct heap_object *object) {
     if (UNLIKELY(object->span->arena & ARENA_APART)) {
         return free_apart(object);
@@ -315,7 +315,7 @@ static bool free_usually(const struct heap_object *object) {
     return true;
 }
 
-/* For a thread of which something is out of the ordinary. */
+/* For a thread with something out of the ordinary. */
 static COLD bool free_in_mode(const struct heap_object *object) {
     thread_settle_modes();
     bool uncached = tls.modes & THREAD_PAST_CACHE;
@@ -341,7 +341,7 @@ bool heap_free(const struct heap_object *object) {
 
 /*
  * An object that carries the secret is free already, or live and looks like it; proof would need
- * locks.  It is left alone: a leak at worst, and never owned twice.
+ * locks.  The object is left alone: a leak at worst, and never owned twice.
  */
 bool heap_free_later(const struct heap_object *object) {
     assert(object->verdict == HEAP_LIVE);
@@ -483,7 +483,7 @@ void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t
     *ncached = min_size(thread_count_cached(size_class) + depot_count(size_class), *nout);
 }
 
-/* The page heap and those of hooks. */
+/* Sums over the page heap and those of extent hooks. */
 struct pages_totals heap_pages(void) {
     struct pages_totals pages = pages_totals();
     for (unsigned a = 0; a < arena_limit(); a++) {

@@ -5,8 +5,8 @@
  *      heap/fast.h     what malloc and free inline
  *      heap/counts.h   how much there is of everything
  *
- * A function is defined in the file it is named after (arena_reset: arena.c); the other headers of this
- * folder are for its own files.
+ * A function is defined in the file it is named after (arena_reset: arena.c); the other headers of
+ * this folder are for its own files.
  *
  * Threads     All functions may be called from any thread and hold no lock when they return.
  */
@@ -24,7 +24,7 @@ struct span;
 /* Prepares the heap; options and facts have been read.  False without memory. */
 bool heap_init(void);
 
-/* Zeroed memory for descriptors of our own; it is never given back.  NULL when the kernel refuses. */
+/* Zeroed memory for our own descriptors; it is never given back.  NULL when the kernel refuses. */
 void *meta_alloc(size_t bytes, size_t alignment);
 
 /* ---------------------------------------------------------------- sizes (size_class.h) */
@@ -68,8 +68,8 @@ static inline unsigned size_class_of(size_t size) {
     return size <= 24576 ? 61 : 62;
 }
 
-/* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none.  The first
- * serves the second for more than the usual alignment. */
+/* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none.  The
+ * first function serves the second above the usual alignment. */
 unsigned size_class_widely_aligned(size_t size, size_t alignment);
 static inline unsigned size_class_aligned(size_t size, size_t alignment) {
     if (LIKELY(alignment <= SMALLEST)) {
@@ -119,7 +119,7 @@ struct heap_object heap_locate(const void *address);
 /* Frees an object that heap_look found live; false when another thread freed it meanwhile. */
 bool heap_free(const struct heap_object *object);
 
-/* Frees a tracked small object without a look.  Nothing is done where it is anything else. */
+/* Frees a tracked small object without heap_look.  Does nothing where it is anything else. */
 enum heap_tracked {
     HEAP_NOT_TRACKED,
     HEAP_TRACKED_FREED,
@@ -130,16 +130,16 @@ enum heap_tracked heap_free_tracked(void *address);
 /* Makes a large object smaller or larger where it stands, or refuses. */
 bool heap_resize(const struct heap_object *object, size_t size);
 
-/* Moves a large object to where it has at least `size` bytes, more than it had.  NULL, with the object
- * unchanged, when it cannot: it may still be copied. */
+/* Moves a large object to where it has at least `size` bytes, more than it had.  NULL, with the
+ * object unchanged, when it cannot: it may still be copied. */
 void *heap_move(const struct heap_object *object, size_t size);
 
 /* Calls of realloc with a pointer and size 0. */
 extern _Atomic size_t heap_zero_reallocs HIDDEN;
 
-/* For calls that interrupt the allocator in their own thread, without a lock: memory from areas set apart,
- * and a free of what heap_locate found, which waits for the end of a slow call.  That call takes all objects
- * that wait; they are linked through word 0, NULL at the end. */
+/* For calls that interrupt the allocator in their own thread.  No lock is taken: memory comes from
+ * areas set apart, and the free of what heap_locate found waits for the end of a slow call.  That
+ * call takes all waiting objects; they are linked through word 0, NULL at the end. */
 void *emergency_alloc(size_t size, size_t alignment);
 bool heap_free_later(const struct heap_object *object);
 void *emergency_take_deferred(void);
@@ -221,8 +221,8 @@ bool arena_is_manual(unsigned arena);
 int arena_of(const void *address);
 
 /*
- * jemalloc's extent_hooks_t, compiled into programs.  All functions that return bool return false for
- * success.  NULL is for "never succeeds", but alloc must be there.
+ * jemalloc's extent_hooks_t, compiled into programs.  All functions that return bool return false
+ * for success.  NULL means "never succeeds"; alloc must not be NULL.
  */
 struct extent_hooks {
     void *(*alloc)(struct extent_hooks *hooks, void *new_addr, size_t size, size_t alignment,
@@ -245,21 +245,21 @@ struct extent_hooks {
                   size_t size_b, bool committed, unsigned arena_ind);
 };
 
-/* The index of a new arena that gets its memory from `hooks`, or from the kernel as all others where
- * that is NULL; -1 without memory or when all indices are taken. */
+/* The index of a new arena that gets its memory from `hooks`, or, where that is NULL, from the
+ * kernel as all others do; -1 without memory or when all indices are taken. */
 int arena_create(struct extent_hooks *hooks);
 
 /* Frees every object of a manual arena; false for any other.  Nobody may use them afterwards. */
 bool arena_reset(unsigned arena);
 
-/* The same, and its index may be used again.  False for one that is not manual or that threads use. */
+/* The same, and its index may be used again.  False if it is not manual, or if threads use it. */
 bool arena_destroy(unsigned arena);
 
 /* Was any arena ever destroyed? */
 bool arena_any_destroyed(void);
 
-/* The hooks in use; the default ones may be called by others as well.  Setting them concerns memory
- * that is had from now on.  False without memory. */
+/* The hooks in use; the default ones may be called by others as well.  Setting them affects memory
+ * obtained from now on.  False without memory. */
 struct extent_hooks *arena_hooks(unsigned arena);
 bool arena_set_hooks(unsigned arena, struct extent_hooks *hooks);
 
@@ -270,9 +270,9 @@ void arena_set_name(unsigned arena, const char *name);
 /* Free memory that may be resident still: as it was left, or offered to the kernel (dirty.h). */
 enum chunk_queue { CHUNK_DIRTY, CHUNK_MUZZY, CHUNK_QUEUES };
 
-/* How long each is kept, in milliseconds as in the options dirty_decay_ms and muzzy_decay_ms.  Setting purges
- * at once, except for -1; false for less than that.  Each arena remembers its times; for the pages that
- * arenas share, those of arena 0 are in effect. */
+/* How long each is kept, in milliseconds as in the options dirty_decay_ms and muzzy_decay_ms.
+ * Setting purges at once, except for -1; false for less than that.  Each arena remembers its times;
+ * those of arena 0 apply to the pages that arenas share. */
 ssize_t arena_decay_ms(unsigned arena, enum chunk_queue which);
 bool arena_set_decay_ms(unsigned arena, enum chunk_queue which, ssize_t ms);
 
@@ -287,8 +287,8 @@ void arena_purge(unsigned arena);
 /* Live address of the number of pages in use. */
 size_t *arena_pactive(unsigned arena);
 
-/* How well the memory around an address is used; the layout of jemalloc's utilization query.  A large
- * object is one region that is not free.  All zeros for what is not of this heap, or free. */
+/* How well the memory around an address is used; the layout of jemalloc's utilization query.  A
+ * large object is one region that is not free.  All zeros for what is not of this heap, or free. */
 struct bin_use {
     void *slabcur;    /* the slab that serves next, or NULL */
     size_t nfree;     /* objects of the slab that are in it */
@@ -301,15 +301,15 @@ struct bin_use bin_query(const void *address);
 
 /* ---------------------------------------------------------------- threads (thread.h) */
 
-/* Is the caller in the slow half, between life_enter and life_leave?  And a change of that. */
+/* Is the caller in the slow half, between life_enter and life_leave?  The second changes that. */
 bool thread_is_inside(void);
 void thread_set_inside(bool is_inside);
 
-/* The caller's mark of it, not 0 while inside.  Every thread has one, as far from its thread pointer. */
+/* The caller's mark for it, not 0 while inside; at the same offset from every thread pointer. */
 const uint8_t *thread_inside_mark(void);
 
-/* While a function of the program, or of libc, is called from inside: it may allocate as usual, and its
- * errno stays its own. */
+/* While a function of the program, or of libc, is called from inside: it may allocate as usual, and
+ * its errno stays its own. */
 struct thread_outside {
     int error;
     bool was_inside;
@@ -317,7 +317,7 @@ struct thread_outside {
 struct thread_outside thread_go_outside(void);
 void thread_come_back(struct thread_outside before);
 
-/* The caller is a thread of the library: it never gets a heap, and nobody has to hear of its end. */
+/* The caller is a thread of the library: it never gets a heap, and its end need not be noticed. */
 void thread_enroll(void);
 
 /* Gives up the caller's heap.  The last one given up is kept as it is for a thread to come. */
@@ -333,12 +333,12 @@ bool thread_recover_some(void);
 void thread_flush(void);
 size_t thread_cached_bytes(void);
 
-/* The arena the caller allocates from, and a change of it: what it caches goes back first.  False when
- * there is no such arena, or no memory. */
+/* The arena the caller allocates from; and a change of it, before which its cache is emptied.
+ * False when there is no such arena, or no memory. */
 unsigned thread_arena(void);
 bool thread_set_arena(unsigned arena);
 
-/* Does the caller keep free objects for itself?  Without, every call takes the slow path. */
+/* Does the caller keep free objects for itself?  If not, all its calls take the slow path. */
 bool thread_is_cached(void);
 void thread_set_cached(bool cached);
 
@@ -369,12 +369,12 @@ void thread_reset_peak(void);
  * Milliseconds after which there is more to do, UINT64_MAX when there is nothing. */
 uint64_t heap_tick(void);
 
-/* True while a background thread does so.  Without one, nobody may come after the last free, so what is
- * kept is bounded by volume as well. */
+/* True while a background thread does so.  Without one, the last free may be the last call, so what
+ * is kept is bounded by volume as well. */
 extern _Atomic bool dirty_has_background HIDDEN;
 
-/* Gives caches of this thread and of those that vanished in a fork, depots, empty slabs and dirty pages
- * back; bytes that went. */
+/* Gives back caches of this thread and of those that vanished in a fork, depots, empty slabs and
+ * dirty pages; bytes that went. */
 size_t heap_trim(void);
 
 /* Gives all free pages back; bytes that went. */
@@ -385,8 +385,8 @@ void limit_set(size_t soft, size_t hard);
 size_t limit_soft(void);
 size_t limit_hard(void);
 
-/* Whom to call when the soft limit is crossed; NULL for nobody.  Whoever attends to ATTENTION_SOFT_LIMIT
- * has that done, from outside: the program may allocate. */
+/* The function to call when the soft limit is crossed; NULL for none.  The slow call that attends
+ * to ATTENTION_SOFT_LIMIT calls it, from outside: the program may allocate. */
 typedef void limit_callback(size_t held, void *context);
 void limit_on_soft(limit_callback *callback, void *context);
 void limit_tell_program(void);
@@ -394,20 +394,20 @@ void limit_tell_program(void);
 /* Bytes the heap holds now; may lag. */
 size_t limit_held(void);
 
-/* Raises ATTENTION_PROFILE, once, when more than this many bytes are in spans; SIZE_MAX: nobody waits. */
+/* Raises ATTENTION_PROFILE, once, when more bytes than this are in spans; SIZE_MAX: never. */
 void limit_watch_used(size_t bytes);
 
 /* ---------------------------------------------------------------- sampling (track.h) */
 
 /*
- * What is out of the ordinary with the heap, as one word: caches ask for it once per slow call.  The upper
- * half belongs to others: the kernel counts there, in 16 bits each, who listens to the probes `alloc` and
- * `free` (prof/usdt.c).  So an agent that attaches to a process in which nothing is sampled takes the same
- * branch of the next slow call as everything unusual does, and costs nothing before.
+ * What is out of the ordinary with the heap, as one word: caches ask for it once per slow call.
+ * The upper half belongs to others: the kernel counts there, in 16 bits each, the agents at the
+ * probes `alloc` and `free` (prof/usdt.c).  So an agent that attaches to a process without sampling
+ * takes the same branch of the next slow call as all that is unusual, and costs nothing before.
  */
 enum bin_unusual {
-    /* The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab, and
-     * caches few objects, since each may be the last of its slab. */
+    /* The program gives up much of its memory (depot.c finds out).  Bins then keep no empty slab,
+     * and caches few objects, since each may be the last of its slab. */
     BIN_SHRINKING = 1,
     BIN_SAMPLING = 2, /* some allocations are to be tracked */
     BIN_WATCHED = 4,  /* the layers above know of the agents in the upper half */
@@ -427,27 +427,27 @@ static inline bool bin_has_agents(void) {
     return bin_get_unusual() >> BIN_AGENTS_SHIFT != 0;
 }
 
-/* Mean bytes between samples: 0 samples nothing, 1 everything.  Threads notice at their next slow call;
- * what their magazines hold by then passes unsampled. */
+/* Mean bytes between samples: 0 samples nothing, 1 everything.  Threads notice at their next slow
+ * call; what their magazines hold by then passes unsampled. */
 void track_set_rate(uint64_t bytes);
 extern _Atomic uint64_t track_present_rate HIDDEN;
 static inline uint64_t track_rate(void) {
     return atomic_load_explicit(&track_present_rate, memory_order_relaxed);
 }
 
-/* Is anything to be sampled, or is there an agent, come or gone, to be noticed?  The question that costs
- * nothing; it comes before the next. */
+/* Is anything to be sampled, or is an agent's coming or going to be noticed?  Costs nothing, so it
+ * is asked before track_is_due. */
 static inline bool track_is_on(void) {
     return UNLIKELY((bin_get_unusual() & ~(uint64_t)BIN_SHRINKING) != 0);
 }
 
-/* Whoever attends to ATTENTION_AGENTS asks: are there any agents now? */
+/* For the slow call that attends to ATTENTION_AGENTS: are there any agents now? */
 bool track_follow_agents(void);
 
-/* A number in [0, 1), each as likely as any other. */
+/* A random number in [0, 1), each as likely as any other. */
 double track_random(void);
 
-/* An allocation, and what follows from that. */
+/* An allocation, and the class that follows from it. */
 struct track_request {
     struct place place;
     size_t size, alignment; /* the second at least 1 */
@@ -463,15 +463,15 @@ static inline struct track_request track_request(struct place place, size_t size
 /* Usable bytes; 0 when it could never be served. */
 size_t track_usable(const struct track_request *request);
 
-/* Is it to be sampled?  If so the distance to the one after it was drawn, whatever the caller does now.
- * Never for memory from extent hooks. */
+/* Is it to be sampled?  If so, the distance to the next sample has been drawn, whatever the caller
+ * does now.  Never for memory from extent hooks. */
 bool track_is_due(const struct track_request *request);
 
-/* As place_alloc, but the object carries `id`, which is not 0, until it is freed.  NULL also where the
- * usual way might still find memory. */
+/* As place_alloc, but the object carries `id`, which is not 0, until it is freed.  NULL also where
+ * the usual way might still find memory. */
 void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed);
 
-/* What the layer above wants to be told; inside, with no lock held.  Set once, before any rate. */
+/* Callbacks of the layer above, made inside and with no lock held.  Set once, before any rate. */
 struct track_events {
     /* The object cannot be used any more, and nobody else has its memory yet. */
     void (*freed)(uint32_t id, const void *object, size_t usable);
@@ -483,11 +483,9 @@ extern struct track_events track_events HIDDEN;
 
 /* ---------------------------------------------------------------- leaks */
 
-/*
- * Objects that are no leaks carry a mark in their number, beside what the layer above has given them.  The
- * caller's allocations do while it has said so, but for memory from extent hooks; and a live object that
- * has a place for it can be made to.
- */
+/* Objects that are no leaks carry a mark in their number, beside what the layer above has put
+ * there.  A thread can have all its allocations marked, except memory from extent hooks, and can
+ * mark a live object that has a place for a number. */
 #define TRACK_IGNORED (UINT32_C(1) << 31)
 void track_ignore_mine(bool is_ignored);
 bool track_ignores_mine(void);
@@ -521,15 +519,15 @@ uint32_t census_id(const struct census_object *object);
 void census_walk(void (*visit)(const struct census_object *object, void *context), void *context);
 void census_walk_chunks(void (*visit)(uintptr_t base, void *context), void *context);
 
-/* Ranges of addresses in which the heap lies, objects and descriptors, each once.  Takes no lock. */
+/* Address ranges of the heap's objects and descriptors, each once.  Takes no lock. */
 void heap_walk_ranges(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
-/* Ranges that are the heap's or hold its notes about objects, and whose words must not be taken for pointers
- * of the program.  Takes no lock. */
+/* Ranges of the heap and of its notes about objects, whose words must not be taken for pointers of
+ * the program.  Takes no lock. */
 void heap_walk_notes(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 /* ---------------------------------------------------------------- tests */
 
-/* Checks every invariant of the heap, and ends the process where one is broken.  No other thread of the
- * program may allocate, free or end meanwhile. */
+/* Checks every invariant of the heap, and ends the process where one is broken.  No other thread of
+ * the program may allocate, free or end meanwhile. */
 void heap_verify(void);

@@ -6,13 +6,13 @@
  * nothing is offered to the dalloc hook, and dirty units are decommitted, purged by force or purged
  * lazily, whichever hook first says yes.
  *
- * Nothing of ours is locked while a hook runs, and the caller counts as being outside of the library:
- * a hook may allocate, which then comes from arena 0, past every cache (heap.c, place.c).  What a hook
- * works on is out of reach meanwhile: units are marked as used, an extent is taken out of the list and
- * the chunk table.  A fork at that moment loses them in the child and doubles nothing.
+ * Nothing of ours is locked while a hook runs, and the caller counts as outside of the library: a
+ * hook may allocate, then from arena 0, past every cache (heap.c, place.c).  What a hook works on
+ * is out of reach meanwhile: units are marked as used, an extent is taken out of the list and the
+ * chunk table.  A fork at that moment loses them in the child and doubles nothing.
  *
- * Threads     Everything is guarded by the page heap's lock, but for the pointer to the hooks and the
- *             sums, which are read without.
+ * Threads     Everything is guarded by the page heap's lock, except the pointer to the hooks and
+ *             the sums, which are read without it.
  * Read next   extents.c for what is known of that memory.
  */
 #include "heap/hooked.h"
@@ -30,7 +30,7 @@
 /* ---------------------------------------------------------------- who calls hooks */
 
 /* From now on the caller may call hooks, which keep parts of the heap out of sight.  False when the
- * arena is being destroyed: the one who does so calls all that is needed. */
+ * arena is being destroyed: the thread that destroys it makes all the calls that are needed. */
 static bool begin_calls(struct hooked *h) {
     pages_lock();
     if (h->generation != lock_generation()) {
@@ -51,7 +51,7 @@ static void end_calls(struct hooked *h) {
     pages_unlock();
 }
 
-/* Keeps others from calling hooks, and waits for those that do; a hook itself waits for nobody. */
+/* Keeps other threads from calling hooks, and waits for those that do, except inside a hook. */
 static void wait_for_callers(struct hooked *h) {
     enum { LONGEST_WAIT_MS = 100 };
     pages_lock();
@@ -78,7 +78,7 @@ static bool grow(struct hooked *h, size_t units, size_t alignment) {
     }
     bool sound =
         base % align_bytes == 0 && base + size > base && (base + size - 1) >> ADDRESS_BITS == 0;
-    if (sound && !commit) { /* It was to be. */
+    if (sound && !commit) { /* Committed memory was asked for. */
         struct hooks_range whole = {.base = base, .size = size, .length = size};
         sound = zero = commit = hooks_commit(hooks, h->arena, whole);
     }
@@ -120,8 +120,8 @@ static bool commit_in_piece(struct hooked *h, struct piece *piece, unit_map map)
     return done;
 }
 
-/* Makes some free units available that were decommitted, in one chunk; false when that is not what is
- * missing, or the hook refuses.  Others may come meanwhile: the caller looks again. */
+/* Commits some free units of one chunk again; false when that is not what is missing, or the hook
+ * refuses.  Others may take them meanwhile: the caller looks again. */
 static bool commit_some(struct hooked *h, size_t units, size_t alignment) {
     bool done = false;
     pages_lock();
@@ -195,13 +195,13 @@ static void note_cleanup(struct piece *piece, unit_map units, enum hooks_cleanup
         piece->chunk.touched &= ~units;
         break;
     case HOOKS_LAZY:
-    case HOOKS_REFUSED: /* It is not tried again before somebody used it. */
+    case HOOKS_REFUSED: /* Not tried again before the memory has been used. */
         piece->chunk.muzzy |= units & piece->chunk.touched;
         break;
     }
 }
 
-/* An extent that holds nothing, and is out of sight.  True when it was returned. */
+/* Offers the hooks an extent that holds nothing and is out of sight.  True when it was returned. */
 static bool let_go(struct hooked *h, struct extent *extent, struct piece *hidden, bool for_good) {
     size_t size = extent->chunks * CHUNK_BYTES;
     bool committed = is_committed(hidden);
@@ -211,7 +211,7 @@ static bool let_go(struct hooked *h, struct extent *extent, struct piece *hidden
         hooks_destroy(hooks, h->arena, extent->base, size, committed);
         gone = true;
     }
-    /* One that is not all committed is cleaned up by the piece, since its dirty units queue again. */
+    /* One that is not all committed is cleaned up by the piece: its dirty units queue again. */
     bool cleans = !gone && committed;
     struct hooks_range whole = {.base = extent->base, .size = size, .length = size};
     enum hooks_cleanup how = cleans ? hooks_clean_up(hooks, h->arena, whole) : HOOKS_REFUSED;

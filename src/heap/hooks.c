@@ -2,8 +2,8 @@
  *
  * hooks.c - calls of extent hooks, and the table that stands for "the kernel".
  *
- * The default table is what an arena without hooks of its own is said to have.  Programs copy it and
- * wrap single members, so each member works by itself, on memory that any of them gave.
+ * The default table is what an arena without hooks of its own is said to have.  Programs copy it
+ * and wrap single members, so each member works by itself, on memory that any of them gave.
  *
  * Read next   hooked.c, which decides when they are called.
  */
@@ -16,7 +16,7 @@
 
 /* ---------------------------------------------------------------- calling */
 
-/* Of the caller, which may itself have been called by a hook. */
+/* State of the caller, which may itself have been called by a hook. */
 struct outside {
     struct thread_outside thread;
     uint8_t in_hook;
@@ -200,8 +200,8 @@ static bool default_merge(struct extent_hooks *hooks, void *addr_a, size_t size_
     return false;
 }
 
-/* Memory that is decommitted has none behind it and reads as zeros; committing it is always possible,
- * as far as the kernel goes. */
+/* Memory that is decommitted has none behind it and reads as zeros; committing it is always
+ * possible, as far as the kernel goes. */
 struct extent_hooks hooks_default = {
     .alloc = default_alloc,
     .dalloc = default_dalloc,

@@ -2,8 +2,8 @@
  *
  * hooks.h - jemalloc's extent hooks: the default ones, and calling one.
  *
- * While a hook runs the caller counts as being outside of the library, but for a mark: what the hook
- * allocates comes from arena 0, past every cache (heap.c, place.c).
+ * While a hook runs the caller counts as being outside of the library, but for a mark: what the
+ * hook allocates comes from arena 0, past every cache (heap.c, place.c).
  *
  * Threads     Call with no lock of ours held, and with no class of the caller's cache closed.
  */
@@ -14,8 +14,8 @@
 /* What an arena without hooks of its own is said to have; its members work for anybody. */
 extern struct extent_hooks hooks_default HIDDEN;
 
-/* Each calls a hook on behalf of an arena, with errno as it was afterwards.  The first gives 0 when it
- * refuses; the others are true when it is there and did it. */
+/* Each calls a hook on behalf of an arena and leaves errno as it was.  The first returns 0 when the
+ * hook refuses; the others return true when the hook exists and succeeds. */
 uintptr_t hooks_alloc(struct extent_hooks *hooks, unsigned arena, size_t size, size_t alignment,
                       bool *zero, bool *commit);
 bool hooks_dalloc(struct extent_hooks *hooks, unsigned arena, uintptr_t base, size_t size,
