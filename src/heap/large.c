@@ -10,11 +10,11 @@
  *
  * A block that cannot grow where it stands is not copied: the kernel hangs its pages in at the new
  * place, and the old place is left empty, as if it had never been used.  Such pages are mappings of
- * their own (moved.c), so when they are freed new memory is put in their place, which the kernel joins
- * with the rest of the heap again.
+ * their own (moved.c), so when they are freed new memory is put in their place, which the kernel
+ * joins with the rest of the heap again.
  *
  * Threads     The kind of the span changes by compare and swap, so of two racing frees one wins and
- *             the other is told.
+ *             the other learns of it.
  * Invariant   bytes <= units * UNIT_BYTES < bytes + UNIT_BYTES.
  */
 #include "heap/large.h"
@@ -32,8 +32,8 @@
 
 enum {
     MOVE_LEAST = 128 << 10, /* below that, copying is as fast, and needs no mapping */
-    /* Below that, a place that was used before is copied to: its pages are there already, and those
-     * that a move leaves behind would have to be had again.  bench_micro realloc. */
+    /* Below that, a block is copied to a place that was used before: its pages are there already,
+     * and the place that a move leaves would need new ones.  bench_micro realloc. */
     MOVE_ONTO_USED_LEAST = 2 << 20,
     PURGE_LEAST = 8 << 10, /* at the end of a block that shrinks; less is not worth a system call */
     PIECES_MOST = 16,      /* a block of more pieces has its smaller ones copied when it moves */
@@ -77,7 +77,7 @@ static void count_free(unsigned arena, size_t bytes) {
     arena_add_units(arena, -units_for(bytes));
 }
 
-/* A block of another size stands for the old one. */
+/* Counts a block of another size in place of the old one. */
 static void count_resize(unsigned arena, size_t old_bytes, size_t bytes) {
     if (counts_lextent_of(old_bytes) != counts_lextent_of(bytes)) {
         count_alloc(arena, bytes);
@@ -129,8 +129,8 @@ static COLD void lose(size_t units) {
     atomic_fetch_add_explicit(&g.lost_bytes, units * UNIT_BYTES, memory_order_relaxed);
 }
 
-/* Units in which there may be moved pages.  If the kernel refuses to put new memory in their place
- * they are ordinary dirty units and stay in the list. */
+/* Gives back units in which there may be moved pages.  If the kernel refuses to put new memory in
+ * their place, they are ordinary dirty units and their ranges stay in the list. */
 static void give_back_moved(uintptr_t base, size_t units) {
     assert(base % UNIT_BYTES == 0 && units >= 1);
     uintptr_t end = base + units * UNIT_BYTES;
@@ -243,7 +243,7 @@ static bool bring_piece(struct journey *way, size_t bytes) {
     return true;
 }
 
-/* What has arrived goes back; of the destination nothing is left. */
+/* What has arrived goes back; nothing is left of the destination. */
 static COLD void turn_back(struct journey *way) {
     memcpy((void *)way->from, (void *)way->to, way->done);
     moved_forget(way->to, way->to + way->done);
@@ -275,7 +275,7 @@ static size_t least_to_move(const struct span *span, bool onto_used) {
     return span->moved_pieces < PIECES_MOST ? MOVE_LEAST : max_size(MOVE_LEAST, span->bytes / 8);
 }
 
-/* The place the block has left.  Where it was one piece that moved, its pages are empty now. */
+/* Gives back the place the block has left, whose pages are empty if it moved as one piece. */
 static void give_back_left(const struct span *span, const struct journey *way) {
     assert(way->done == way->bytes);
     size_t empty = span->moved_pieces == 0 && way->copied == 0 ? way->bytes / UNIT_BYTES : 0;

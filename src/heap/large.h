@@ -14,24 +14,24 @@
 void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed,
                   unsigned arena);
 
-/* Could there ever be such a block, with enough memory?  None has more bytes than these. */
+/* Could there ever be such a block, with enough memory?  And the most bytes a block can have. */
 bool large_is_possible(size_t bytes, size_t alignment);
 size_t large_most_bytes(void);
 
 /* Usable bytes of a block of this size. */
 size_t large_usable_bytes(size_t bytes);
 
-/* Frees the block of this span in two steps: the first makes it nobody's, false when somebody else did so
- * first, the second gives its memory back.  A walk over spans does the first under the page heap's lock. */
+/* Frees the block of this span in two steps.  The first makes it nobody's; false if it already was.
+ * The second gives its memory back.  Walks over spans do the first under the page heap's lock. */
 bool large_claim(struct span *span);
 void large_release(struct span *span);
 
 /* Shrinks or grows in place.  False, with the block unchanged, when it has to move. */
 bool large_resize(struct span *span, size_t bytes);
 
-/* Moves the block to a place where it has at least `bytes` bytes, no fewer than it has, and frees the
- * old place.  NULL, with the block unchanged, when memory is short, when it is not the kernel's memory
- * but that of hooks, or when somebody else freed it. */
+/* Moves the block to a place where it has at least `bytes` bytes, no fewer than it has, and frees
+ * the old place.  NULL, with the block unchanged, when memory is short, when it is not the kernel's
+ * memory but that of hooks, or when somebody else freed it. */
 void *large_move(struct span *span, size_t bytes, enum pages_growth growth);
 
 /* Number of large blocks and their usable bytes; may lag. */

@@ -8,8 +8,8 @@
  *            |            1^   |    2^      |                   the program is called
  *            +-------------------------------------->
  *
- * Growth happens deep inside, with locks held, so a crossing is only noted there; the next slow call
- * that ends attends to it (life.c).  A crossing is attended to once.  The next one needs the
+ * Growth happens deep inside, with locks held, so a crossing is only noted there; the next slow
+ * call that ends attends to it (life.c).  A crossing is attended to once.  The next one needs the
  * heap to fall clearly below the limit first, by 1/16 of it: giving caches back brings a heap that
  * needs all it holds only just below, and it would cross again with every slab it takes.
  *
@@ -39,8 +39,8 @@ static const size_t no_limit = SIZE_MAX;
 static struct {
     _Atomic size_t soft;
     _Atomic size_t hard;
-    _Atomic size_t watched; /* bytes in spans somebody waits for */
-    _Atomic bool exceeded;  /* the soft one, when last noted */
+    _Atomic size_t watched; /* bytes in spans that somebody waits for */
+    _Atomic bool exceeded;  /* was the soft limit exceeded when last noted? */
     struct lock lock;
     limit_callback *callback; /* guarded by lock, as is context */
     void *context;
@@ -130,7 +130,7 @@ bool limit_soft_is_exceeded(void) {
 
 static void enter(void) {
     if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
-        g.callback = NULL; /* It may not belong to its context. */
+        g.callback = NULL; /* It may not match its context. */
     }
 }
 
@@ -166,7 +166,7 @@ void limit_set(size_t soft, size_t hard) {
 
 /* ---------------------------------------------------------------- a late limit of the kernel */
 
-/* A sandbox may kill those who ask for limits, so they are asked for only when addresses are short. */
+/* A sandbox may kill a process that asks for limits, so this asks only when addresses are short. */
 static bool addresses_are_short(void) {
     void *probe = os_reserve(NULL, PROBE_BYTES);
     if (probe != NULL) {

@@ -5,8 +5,8 @@
  * What the heap holds is the memory in spans, the free pages it keeps, and its own descriptors.
  * Pages that were given back do not count, although their addresses stay ours.
  *
- * Threads     All functions may be called from any thread.  Those that do not say so take no lock
- *             and may be called with any held.
+ * Threads     All functions may be called from any thread.  Unless they say otherwise, they take
+ *             no lock and may be called with any held.
  */
 #pragma once
 
@@ -25,10 +25,10 @@ bool limit_allows(size_t more);
  * limit.  Whoever attends to it gives back what can be given back and then tells the program. */
 void limit_note(void);
 
-/* True from when the heap grows above the soft limit until it is clearly below: meanwhile pages that
- * become free are not kept. */
+/* True from when the heap grows above the soft limit until it is clearly below: meanwhile pages
+ * that become free are not kept. */
 bool limit_soft_is_exceeded(void);
 
-/* Memory was refused.  Where the kernel limits the address space since the start, gives back what is
- * reserved for later, and the request may be made once more.  Hold no lock. */
+/* Memory was refused.  If the kernel has limited the address space since the start, gives back what
+ * is reserved for later, and the request may be made once more.  Hold no lock. */
 void limit_notice_late(void);

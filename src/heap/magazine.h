@@ -69,11 +69,9 @@ static inline unsigned magazine_give_count(uintptr_t give, unsigned capacity) {
     return give == 0 ? 0 : (unsigned)((give - start) / sizeof(void *));
 }
 
-/*
- * Changes a top from `*seen` to `value`, if it still is `*seen`; else `*seen` becomes what it is.
- * The one who may interfere is a signal handler of this thread: a single instruction suffices, and
- * it need not lock the bus.
- */
+/* Changes a top from `*seen` to `value`, if it still is `*seen`; else `*seen` becomes what it is.
+ * Only a signal handler of this thread may interfere: a single instruction suffices, and it need
+ * not lock the bus. */
 static inline bool magazine_swap_top(uintptr_t *top, uintptr_t *seen, uintptr_t value) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
     bool same;
@@ -98,8 +96,8 @@ static inline void *magazine_pop_slowly(uintptr_t *take) {
     return *(void **)top;
 }
 
-/* The magazine looks full until the slot is filled: a handler that frees in between would use the same
- * one. */
+/* The magazine looks full until the slot is filled: a handler that frees in between would use the
+ * same slot. */
 static inline bool magazine_push_slowly(uintptr_t *give, void *object) {
     uintptr_t top = *(volatile uintptr_t *)give;
     do {

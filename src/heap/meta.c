@@ -2,8 +2,8 @@
  *
  * meta.c - hands out pieces of private mappings, one behind the other, and takes none back.
  *
- * Who needs descriptors again and again keeps a list of used ones; the few kinds we have make a
- * general allocator below the allocator unnecessary.  Mappings are large and are touched only as
+ * Code that needs descriptors again and again keeps a list of used ones; we have few kinds, so no
+ * general allocator is needed below the allocator.  Mappings are large and are touched only as
  * far as they are used, so size costs addresses and not memory.
  *
  * Threads     One lock, a leaf.
@@ -32,7 +32,7 @@ static struct {
     _Atomic unsigned range_count;
 } g = {.lock = LOCK_OF_RANK(RANK_METADATA)};
 
-/* One store makes each change visible.  Those too many are not told of. */
+/* Each change becomes visible by one store.  Ranges beyond MOST_RANGES are not noted. */
 static void note_range(uintptr_t start, uintptr_t end) {
     assert(lock_is_mine(&g.lock) && start < end);
     unsigned count = g.range_count;
@@ -79,7 +79,7 @@ void *meta_alloc(size_t bytes, size_t alignment) {
         return NULL;
     }
     if (lock_acquire(&g.lock) == LOCK_ABANDONED) {
-        g.next = g.end = 0; /* They may not belong together; the rest of the mapping is lost. */
+        g.next = g.end = 0; /* The two may not match; the rest of the mapping is lost. */
     }
     uintptr_t start = align_up(g.next, alignment);
     if (g.next == 0 || start + bytes > g.end) {

@@ -8,7 +8,7 @@
 
 struct lock;
 
-/* Its lock, to be counted. */
+/* Its lock, for the lock counts. */
 struct lock *meta_lock(void);
 
 /* The mappings it comes from.  Takes no lock; one made meanwhile may be missing. */

@@ -14,7 +14,7 @@
  *
  * Threads     One lock.  An entry is made and unmade by a single store of its length, so whoever
  *             finds the lock abandoned after a fork has nothing to repair.
- * Cost        Walks the entries in use.  Only blocks that were moved once come here.
+ * Cost        Walks the entries in use.  Only blocks that were ever moved come here.
  */
 #include "heap/moved.h"
 
@@ -23,7 +23,7 @@
 
 struct range {
     uintptr_t start;
-    _Atomic size_t bytes; /* 0: no entry.  Atomic for its order after `start`; under the lock. */
+    _Atomic size_t bytes; /* 0: no entry.  Atomic, to be ordered after `start`; under the lock. */
 };
 
 static struct {
@@ -31,7 +31,7 @@ static struct {
     size_t top; /* entries from here on were never used */
 } g = {.lock = LOCK_OF_RANK(RANK_MOVED)};
 
-/* Apart from g, whose initial values would make all of this a part of the file. */
+/* Apart from g, whose initial values would put all of this into the library's file. */
 static struct range ranges[MOVED_MOST];
 
 static struct range *find_empty(void) {

@@ -2,8 +2,8 @@
  *
  * moved.h - which ranges of the heap hold pages that came from other addresses.
  *
- * Threads     All functions may be called from any thread; a range belongs to the owner of the block
- *             it lies in.
+ * Threads     All functions may be called from any thread; a range belongs to the owner of the
+ *             block it lies in.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ void moved_forget(uintptr_t start, uintptr_t end);
  * the next, and at most `end`. */
 bool moved_look(uintptr_t at, uintptr_t end, uintptr_t *piece_end);
 
-/* Where they are kept. */
+/* The memory of the list. */
 void moved_walk_memory(void (*visit)(uintptr_t start, uintptr_t end, void *context), void *context);
 
 /* Number of ranges. */

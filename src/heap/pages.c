@@ -2,9 +2,9 @@
  *
  * pages.c - which chunk a run of units comes from: taking, extending, giving back.
  *
- * The lowest chunk that is partly used and suffices serves (units.c), so that high chunks run empty.
- * Chunks that hold nothing are runs (runs.c), new ones come from the end of a region (region.c), and
- * what is free but still in memory is known to dirty.c.
+ * The lowest chunk that is partly used and suffices serves (units.c), so that high chunks run
+ * empty.  Chunks that hold nothing are runs (runs.c), new ones come from the end of a region
+ * (region.c), and what is free but still in memory is known to dirty.c.
  *
  *      chunk    [####] [##.#] [#...] [....] [....]         # used   . free
  *                full   bucket bucket '--- run ---'
@@ -61,7 +61,7 @@ static void settle(struct chunk *chunk) {
 
 /* ---------------------------------------------------------------- taking */
 
-/* Does the hard limit allow to take these free units?  Those that are kept count already. */
+/* Does the hard limit allow taking these free units?  Those that are kept count already. */
 static bool limit_allows_units(uintptr_t address, size_t units) {
     struct units_range range = {address, units};
     struct units_part part;
@@ -78,7 +78,7 @@ static bool limit_allows_new(size_t units) {
     return limit_allows(units * UNIT_BYTES + (units / CHUNK_UNITS + 1) * description);
 }
 
-/* Marks units of a chunk outside every bucket; tells whether they read as zeros. */
+/* Marks units of a chunk outside every bucket; returns whether they read as zeros. */
 static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head) {
     assert(chunk->run == 0);
     units_mark_used(chunk, first, count, head);
@@ -200,8 +200,8 @@ struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *ze
     return span;
 }
 
-/* Where the first of `units` units from `address` on lies that is not free, or the chunk it is in
- * begins; where they end if all are free. */
+/* Where the free ones among `units` units from `address` on end; the units of a chunk count only if
+ * all of them are free. */
 static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
     struct units_range range = {address, units};
     struct units_part part;
@@ -216,7 +216,7 @@ static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
     return address;
 }
 
-/* Are the units free, or can they be had because the heap ends behind those that are? */
+/* Are the units free, or can the heap, because it ends there, grow by those that are not? */
 static bool make_free(uintptr_t address, size_t units, enum pages_growth growth) {
     assert(lock_is_mine(&g.lock) && address % UNIT_BYTES == 0);
     uintptr_t end = address + units * UNIT_BYTES;
@@ -264,7 +264,7 @@ static void give_back(uintptr_t base, size_t units, bool zeros) {
     }
 }
 
-/* What the program will not come back to give away. */
+/* Asks for a thread that gives memory back: this may be the program's last call. */
 static void ask_for_background(void) {
     if (dirty_totals().dirty * UNIT_BYTES > DEBT_BYTES) {
         attention_raise(ATTENTION_BACKGROUND);
@@ -477,7 +477,7 @@ bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *contex
         return false;
     }
     enter();
-    const struct chunk *chunk = next_chunk(cursor); /* Again: one of hooks may be gone. */
+    const struct chunk *chunk = next_chunk(cursor); /* Again: a chunk of hooks may be gone. */
     bool more = chunk != NULL;
     for (bool stop = !more; !stop;) {
         struct span *span = span_at(chunk, *cursor % CHUNK_UNITS);
