@@ -42,12 +42,12 @@ void pages_give_back(uintptr_t base, size_t units);
 void pages_give_back_zeros(uintptr_t base, size_t units);
 
 /* Adds the `more` units behind a span of `units` units.  False, with nothing changed, when they are
- * not all free; units behind the end of the heap count as free if `growth` lets the heap grow and it
- * can. */
+ * not all free; units behind the end of the heap count as free if `growth` lets the heap grow and
+ * it can. */
 bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth growth);
 
-/* Gives back what has been kept long enough.  Milliseconds until there is more to do, UINT64_MAX when
- * nothing is kept. */
+/* Gives back what has been kept long enough.  Milliseconds until there is more to do, UINT64_MAX
+ * when nothing is kept. */
 uint64_t pages_tick(void);
 
 /* The address space is limited now: from now on nothing is reserved ahead, and what was is given
@@ -60,21 +60,21 @@ void pages_walk(void (*visit)(struct span *span, void *context), void *context);
 /* Free units as they are told apart: dirty, muzzy, and without memory behind them. */
 enum { PAGES_CLEAN = CHUNK_QUEUES, PAGES_KINDS };
 
-/* Calls `visit` for every free run of one kind, with its units, under the page heap's lock.  That is
- * let go of every few chunks, so a run that changes meanwhile may be seen in parts. */
+/* Calls `visit` for every free run of one kind, with its units, under the page heap's lock.  The
+ * lock is released every few chunks, so a run that changes meanwhile may be seen in parts. */
 void pages_walk_free(void (*visit)(unsigned kind, size_t units, void *context), void *context);
 
-/* Its lock, to be counted. */
+/* Its lock, for the lock counts. */
 struct lock *pages_counted_lock(void);
 
 /*
- * The same in steps: calls `visit` for the spans from `*cursor` on (0 at first) until it answers true
- * or a chunk has been seen, and moves the cursor.  Others have the lock between the steps.  False when
- * there is nothing left to see.
+ * The same in steps: calls `visit` for the spans from `*cursor` on (0 at first) until it answers
+ * true or a chunk has been seen, and moves the cursor.  Others have the lock between the steps.
+ * False when there is nothing left to see.
  */
 bool pages_walk_on(size_t *cursor, bool (*visit)(struct span *span, void *context), void *context);
 
-/* The page heap's lock, for those who describe chunks of their own (extents.c). */
+/* The page heap's lock, for code that describes chunks of its own (extents.c). */
 void pages_lock(void);
 void pages_unlock(void);
 bool pages_is_mine(void); /* for asserts: does the caller hold it? */

@@ -103,7 +103,7 @@ void *place_alloc(struct place place, size_t size, size_t alignment, bool *zeroe
     return object;
 }
 
-/* An object that neither slab nor cache may get by another way. */
+/* Must the object go back by heap_free, and not straight to its slab or a cache? */
 static bool needs_the_usual_way(struct place place, const struct heap_object *object) {
     return object->span == NULL || object->size_class == 0 || object->span->arena & ARENA_APART ||
            place.cache == PLACE_OWN;

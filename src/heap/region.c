@@ -39,7 +39,7 @@ enum {
 static struct {
     uintptr_t frontier; /* next chunk to commit */
     uintptr_t end;
-    uintptr_t small_end; /* chunks below, at the frontier, are to have small pages */
+    uintptr_t small_end; /* chunks from the frontier up to here are to have small pages */
     size_t next_chunks;  /* how many chunks the next region should have */
     struct chunk *blank; /* descriptions for chunks to come */
     struct chunk *blank_end;
@@ -50,7 +50,7 @@ void region_init(void) {
     g.next_chunks = 1;
 }
 
-/* Gives the addresses behind the frontier back; they may be terabytes nobody will get. */
+/* Gives the addresses behind the frontier back; they may be terabytes that nobody will use. */
 static void drop_frontier(void) {
     assert(pages_is_mine());
     if (g.end > g.frontier) {
@@ -151,8 +151,8 @@ static size_t span_bytes(void) {
     return align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
 }
 
-/* Memory for a chunk's description.  Those without spans are cut from blocks, so that few pages hold
- * many of them. */
+/* Memory for a chunk's description.  Those without spans are cut from blocks, so that few pages
+ * hold many of them. */
 static struct chunk *new_chunk(void) {
     if (g.blank == g.blank_end) {
         struct chunk *block = meta_alloc(CHUNKS_PER_BLOCK * sizeof(struct chunk), CACHE_LINE);

@@ -37,12 +37,12 @@ void slab_init(uint64_t random) {
     slab_secret = (random & UINT64_C(0x00ffffffffffffff)) | UINT64_C(0xa500000000000001);
 }
 
-/* Several bins change it at once. */
+/* Atomic, since several bins change it at once. */
 static _Atomic size_t untouched;
 
 size_t slab_untouched_bytes(void) {
     size_t bytes = atomic_load_explicit(&untouched, memory_order_relaxed);
-    return bytes <= SIZE_MAX / 2 ? bytes : 0; /* A fork may have cost a part of a change. */
+    return bytes <= SIZE_MAX / 2 ? bytes : 0; /* A fork may have lost part of a change. */
 }
 
 /* Bytes of a fresh slab in pages that nobody has written to. */
@@ -76,8 +76,8 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
 
 unsigned slab_shared_arenas;
 
-/* Granules whose class byte says so; none where not every thread may cache, so that all frees are
- * slow. */
+/* Number of granules to publish; none where not every thread may cache the objects, so that all
+ * frees of them are slow. */
 static unsigned granules_ready(const struct span *slab, unsigned ncarved) {
     assert(ncarved <= slab_class(slab)->total);
     if (UNLIKELY(!slab_is_shared(slab))) {
@@ -182,7 +182,7 @@ void slab_repair(struct span *slab) {
     classmap_publish(slab->base, granules_ready(slab, slab->ncarved), slab->size_class);
 }
 
-/* What is free has no number. */
+/* A free object has no number. */
 static void verify_ids(const struct span *slab) {
     for (unsigned i = 0; i < slab_class(slab)->total; i++) {
         bool is_out = i < slab->ncarved && !bits_get(slab->bits, i);

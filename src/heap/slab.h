@@ -10,17 +10,17 @@
 
 void slab_init(uint64_t random);
 
-/* Objects of arenas below it may be cached by any thread.  Those above belong to arenas that the program
- * made and may reset, or to extent hooks: a thread that did not choose such an arena must not find one of
- * its objects in its cache and hand it out. */
+/* Objects of arenas below this index may be cached by any thread.  Those above belong to arenas
+ * that the program made and may reset, or to extent hooks: a thread that did not choose such an
+ * arena must not find one of its objects in its cache and hand it out. */
 extern unsigned slab_shared_arenas HIDDEN;
 
 static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
-/* Bytes of all slabs that no object was carved from yet and that have no memory behind them; a number to
- * tell, not to rely on. */
+/* Bytes of all slabs that no object was carved from yet and that have no memory behind them; for
+ * reports, and not exact. */
 size_t slab_untouched_bytes(void);
 
 /* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */

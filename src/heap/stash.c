@@ -18,7 +18,7 @@ bool stash_is_wanted(const struct thread *thread, unsigned c) {
            thread->most[c] != 0 && !(tls.modes & THREAD_PAST_CACHE);
 }
 
-/* Release: who counts what it holds finds it empty. */
+/* Release: whoever counts what it holds finds it empty. */
 static struct stash *make_stash(struct thread *thread) {
     struct stash *stash = meta_alloc(sizeof(struct stash), CACHE_LINE);
     if (stash != NULL) {
@@ -54,7 +54,7 @@ void stash_close(struct thread *thread) {
     }
 }
 
-/* Forgotten first: a fork in between then loses them, and none is ever free twice. */
+/* The objects are forgotten first: a fork in between loses them, and none is ever free twice. */
 static void give_back(struct stash *stash, unsigned c, unsigned older) {
     void **slots = stash->objects[c];
     unsigned rest = stash->count[c] - older;

@@ -2,13 +2,13 @@
  *
  * stash.h - a few free tracked objects of each class that a thread keeps, where most are tracked.
  *
- * Tracked objects are never in magazines (track.h).  With a sample now and then it does not matter that
- * each comes from its bin and goes back there, one at a time; where every object is tracked, that is what
- * an allocation costs.  So a thread then takes some at a time.  Those in a stash are like those in a
- * magazine: handed out as far as their slab knows, with the secret in word 1.  None has a number, by which
- * a second free of one is known.
+ * Tracked objects are never in magazines (track.h).  Where samples are few it does not matter that
+ * each comes from its bin and goes back there alone; where every object is tracked, that is most of
+ * the cost of an allocation.  So a thread then takes several at a time.  Objects in a stash are
+ * like those in a magazine: handed out as far as their slab knows, with the secret in word 1.  None
+ * has a number, which is how a second free of one is noticed.
  *
- * Threads     The owner only, but for stash_count, and for a stash whose owner vanished in a fork: an
+ * Threads     The owner only, except stash_count, and a stash whose owner vanished in a fork: an
  *             object is counted after it was put in, and no longer before it is taken out.
  */
 #pragma once
@@ -62,17 +62,17 @@ static inline bool stash_push(struct thread *thread, unsigned size_class, void *
     return true;
 }
 
-/* May tracked objects of this class be kept by the caller, whose heap this is?  Only where most of them are
- * tracked, so that they will be asked for, and while the heap does not shrink. */
+/* May the caller, whose heap this is, keep tracked objects of this class?  Only where most of them
+ * are tracked, so that they will be asked for, and while the heap does not shrink. */
 bool stash_is_wanted(const struct thread *thread, unsigned size_class);
 
-/* Puts objects of the arena's bin for tracked ones in, and one more that it returns; NULL without memory. */
+/* Fills the stash from the arena's tracked bin and returns one object more; NULL without memory. */
 void *stash_fill(struct thread *thread, unsigned arena, unsigned size_class);
 
 /* The rate has changed: nothing is put in until it is filled again. */
 void stash_close(struct thread *thread);
 
-/* Gives the older half of a class back; or all of it, or all classes but one (0: all), which are closed. */
+/* Gives back the older half of a class; or all of one, or of all but one (0: all), closing them. */
 void stash_relieve(struct thread *thread, unsigned size_class);
 void stash_empty_class(struct thread *thread, unsigned size_class);
 void stash_empty(struct thread *thread, unsigned busy_class);

@@ -2,12 +2,12 @@
  *
  * tcaches.c - caches that belong to no thread.
  *
- * Each is the heap of a thread without the thread, in a list of its own (thread.c), so that searching
- * and counting find what it holds.  It takes nothing from depots: what it hands out was put into it or
- * comes from the arena it was asked for.
+ * Each is the heap of a thread without the thread, in a list of its own (thread.c), so that
+ * searching and counting find what it holds.  It takes nothing from depots: what it hands out was
+ * put into it or comes from the arena it was asked for.
  *
- * Threads     One lock per cache, one for the table.  In the child of a fork a cache is as it was; one
- *             whose lock is abandoned is emptied as an orphan is, and goes on.
+ * Threads     One lock per cache, one for the table.  In the child of a fork a cache is as it was;
+ *             one whose lock is abandoned is emptied as an orphan is, and goes on.
  */
 #include "heap/tcaches.h"
 
@@ -53,7 +53,7 @@ static void leave(unsigned id) {
     lock_release(&find(id)->lock);
 }
 
-/* Call with the table locked: the lowest number that is free, with a cache without heap behind it. */
+/* Call with the table locked: the lowest free number, with a cache behind it that has no heap. */
 static int take_number(void) {
     assert(lock_is_mine(&table_lock));
     for (unsigned id = 0; id < TCACHES_MOST; id++) {
@@ -67,7 +67,7 @@ static int take_number(void) {
                 return -1;
             }
             cache->lock = (struct lock)LOCK_OF_RANK(RANK_TCACHE);
-            /* Release: who finds it finds its lock. */
+            /* Release: whoever finds the cache finds its lock. */
             atomic_store_explicit(&caches[id], cache, memory_order_release);
         }
         return (int)id;

@@ -13,9 +13,9 @@ enum { TCACHES_MOST = 4094 };
 /* Puts back what all of them hold. */
 void tcaches_flush_all(void);
 
-/* An object of a class from a cache, and if need be from an arena without hooks; it carries the secret,
- * and is NULL without memory.  And the way back for an object that carries the secret.  Both are false
- * when there is no such cache. */
+/* An object of a class from a cache, or if need be from an arena without hooks, that carries the
+ * secret; NULL without memory.  And the way back for such an object.  Both return false when there
+ * is no such cache. */
 bool tcaches_alloc(unsigned id, unsigned arena, unsigned size_class, void **object);
 bool tcaches_free(unsigned id, unsigned size_class, void *object);
 

@@ -101,7 +101,7 @@ static struct thread *make_heap(void) {
     }
     fill_hot(&thread->hot);
     thread->older = atomic_load_explicit(&g.every, memory_order_relaxed);
-    /* Release: who finds it finds it whole. */
+    /* Release: whoever finds the heap finds it whole. */
     while (!atomic_compare_exchange_weak_explicit(&g.every, &thread->older, thread,
                                                   memory_order_release, memory_order_relaxed)) {
     }
@@ -177,7 +177,7 @@ struct traffic {
     uint64_t allocated, deallocated;
 };
 
-/* Of a heap that nobody changes meanwhile. */
+/* The traffic of a heap that nobody changes meanwhile. */
 static struct traffic traffic_of(const struct thread *thread) {
     struct traffic sum = {0};
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -191,7 +191,7 @@ static struct traffic traffic_of(const struct thread *thread) {
     return sum;
 }
 
-/* What a heap has counted is the caller's from now on, or is not. */
+/* The caller takes over what a heap has counted, or leaves it out of its own sums. */
 static void add_traffic(const struct thread *thread) {
     struct traffic traffic = traffic_of(thread);
     tls.allocated += traffic.allocated;
@@ -229,7 +229,7 @@ static void limit_by_options(struct thread *thread) {
     }
 }
 
-/* Until its owner, if it has one, draws. */
+/* No sample is due until the owner, if there is one, draws. */
 static void never_sample(struct thread *thread) {
     thread->epoch = 0;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
@@ -274,7 +274,7 @@ static void choose_path(void) {
 static struct thread *own_heap(struct thread *thread) {
     assert(tls.self == NULL && !tls.dead);
     assert(!thread->apart && !thread->is_custom);
-    subtract_traffic(thread); /* of those who had it before */
+    subtract_traffic(thread); /* of earlier owners */
     set_owner(thread, lock_generation());
     tls.self = thread;
     if (!opt.tcache) {
@@ -285,7 +285,7 @@ static struct thread *own_heap(struct thread *thread) {
     return thread;
 }
 
-/* Whole with all it holds, or NULL. */
+/* The heap that was left for this arena, with all it holds, or NULL. */
 static struct thread *take_left(unsigned arena) {
     if (atomic_load_explicit(&g.left[arena], memory_order_relaxed) == NULL) {
         return NULL;
@@ -298,7 +298,7 @@ static COLD struct thread *earn_heap(void) {
     if (tls.dead || attention_get() & ATTENTION_FORKED) {
         return NULL;
     }
-    /* Asks libc, which another library may have replaced by something that allocates. */
+    /* Asks libc, whose function another library may have replaced by one that allocates. */
     unsigned arena = arena_choose();
     struct thread *thread = take_left(arena);
     if (thread == NULL && ++tls.calls >= CALLS_BEFORE_HEAP) {
@@ -340,7 +340,7 @@ void thread_exit(void) {
         empty_and_retire(thread);
         return;
     }
-    /* Release for the one who takes it; acquire for the one we take in exchange. */
+    /* Release for the next owner of this heap; acquire for the heap taken in exchange. */
     thread = atomic_exchange_explicit(&g.left[thread->arena], thread, memory_order_acq_rel);
     if (thread != NULL) {
         empty_and_retire(thread);
@@ -391,7 +391,7 @@ void thread_forked(void) {
 
 /*
  * The tops of a heap are sound wherever its thread was stopped: what is being moved belongs to
- * nobody then, and is lost.  Of the first orphan, one class that has magazines.
+ * nobody then, and is lost.  Recovers one class with magazines, of the first orphan.
  */
 bool thread_recover_some(void) {
     enter();
@@ -436,8 +436,8 @@ static uint8_t read_byte(const uint8_t *byte) {
     return __atomic_load_n(byte, __ATOMIC_ACQUIRE);
 }
 
-/* The filled slots of a giving magazine, read while its owner may be changing its room: top and room
- * belong together only if the class was not opened in between. */
+/* The filled slots of a giving magazine, read while its owner may be changing its room: top and
+ * room belong together only if the class was not opened in between. */
 static unsigned read_given(const struct thread *thread, unsigned c, void *const **slots) {
     uint8_t turn = read_byte(&thread->turn[c]);
     uintptr_t give = read_top(&thread->hot.rec[c].give);
@@ -505,7 +505,7 @@ static bool look_once(const struct thread *thread, unsigned c, struct look *look
     return (take == 0 || (was_open && is_open)) && read_byte(&thread->turn[c]) == turn;
 }
 
-/* What vanished in a fork in the middle of a move stays closed, and is taken as it is. */
+/* A class that a fork caught in the middle of a move stays closed, and is taken as it is. */
 static struct look look_at(const struct thread *thread, unsigned c) {
     struct look look;
     for (unsigned i = 0; i < LOOKS_MOST && !look_once(thread, c, &look); i++) {
@@ -555,8 +555,8 @@ struct thread_sums thread_read_arena(unsigned arena) {
     return sums;
 }
 
-/* The sums become those of a heap that has served nobody yet and holds what it holds.  What is due is
- * drawn anew: it was a number of objects. */
+/* The sums become those of a heap that has served nobody yet and holds the same objects.  What is
+ * due is drawn anew, since it was relative to the old sums. */
 void thread_settle_counts(struct thread *thread) {
     thread->epoch = 0;
     if (thread == tls.self) {
@@ -607,7 +607,7 @@ void thread_end_apart(struct thread *apart) {
     lock_release(&g.lock);
 }
 
-/* ---------------------------------------------------------------- what a thread may ask for itself */
+/* ---------------------------------------------------------------- what a thread asks for itself */
 
 /* The caller's heap, made at once if need be; NULL without memory, or when the thread is ending. */
 static struct thread *demand_heap(void) {
@@ -687,7 +687,7 @@ size_t thread_cache_max(void) {
     return bytes;
 }
 
-/* Classes that may be cached again get what they had at first. */
+/* Classes that become cached again get their usual limit. */
 void thread_set_cache_max(size_t bytes) {
     struct thread *thread = demand_heap();
     for (unsigned c = 1; thread != NULL && c < CLASS_COUNT; c++) {
@@ -725,7 +725,7 @@ const uint8_t *thread_inside_mark(void) {
     return &tls.inside;
 }
 
-/* Libc frees a few things of such a thread when it ends; that must not make it a user of the heap. */
+/* Libc frees a few things of such a thread when it ends; that must not make it use the heap. */
 void thread_enroll(void) {
     tls.registered = 1;
     tls.dead = 1;
