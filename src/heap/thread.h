@@ -6,8 +6,8 @@
  *      new --16 slow calls--> alive --thread exit--> dead (served by the bins, never a heap again)
  *       '---- the heap a thread left is at hand ---^
  *
- * Counts.  Nothing is counted on the fast paths.  What a class has handed out and taken back follows
- * from two sums that change on slow calls only, and from what its magazines hold:
+ * Counts.  Nothing is counted on the fast paths.  What a class has handed out and taken back
+ * follows from two sums that change on slow calls only, and from what its magazines hold:
  *
  *      allocated objects = filled - |A|            all that came into A, less what is still there
  *      freed objects     = filled - fetched + |F|  all that came into A from F, and what is in F
@@ -35,7 +35,7 @@ struct thread {
     struct hot hot;
     uint8_t room[CLASS_COUNT]; /* objects both magazines of a class may hold together */
     uint8_t cap[CLASS_COUNT];  /* objects the giving magazine is open for now */
-    uint8_t turn[CLASS_COUNT]; /* counts how often the class was opened, for those who look in */
+    uint8_t turn[CLASS_COUNT]; /* counts openings of the class, for other threads that look in */
     uint8_t goal[CLASS_COUNT]; /* objects the next fetch should bring it to */
     uint8_t seen[CLASS_COUNT]; /* slow calls for a class that has no magazines yet */
     uint8_t most[CLASS_COUNT]; /* largest room of a class; 0: it is not cached */
@@ -46,8 +46,8 @@ struct thread {
     uint64_t filled[CLASS_COUNT];
     /* Objects that came from depots and bins, less those that went there. */
     uint64_t fetched[CLASS_COUNT];
-    /* Sampling: what filled - |A| is when the next allocation is to be sampled, and the rate's epoch in
-     * which that was drawn, 0 for none (track.c). */
+    /* Sampling: what filled - |A| is when the next allocation is to be sampled, and the rate's
+     * epoch in which that was drawn, 0 for none (track.c). */
     uint64_t due[CLASS_COUNT];
     uint64_t epoch;
     struct stash *stash; /* free tracked objects; NULL until every object is tracked (stash.h) */
@@ -88,7 +88,7 @@ size_t thread_count_cached(unsigned size_class);
 /* Number of heaps. */
 size_t thread_count(void);
 
-/* Its lock, to be counted. */
+/* The lock of the lists, for the lock counts. */
 struct lock *thread_list_lock(void);
 
 /* Bytes that the caller allocates or frees past its heap: large objects, and small ones without a
@@ -105,8 +105,8 @@ static inline void thread_note_free(size_t bytes) {
  * past, and the owner's. */
 void thread_settle_counts(struct thread *thread);
 
-/* A heap that belongs to no thread, for an explicit cache, NULL without memory; and the end of one that
- * is empty. */
+/* A heap that belongs to no thread, for an explicit cache, NULL without memory; and the end of one
+ * that is empty. */
 struct thread *thread_make_apart(void);
 void thread_end_apart(struct thread *apart);
 
@@ -120,9 +120,10 @@ void thread_settle_modes(void);
 void thread_count_alloc(size_t bytes);
 void thread_count_free(size_t bytes);
 
-/* Is what the caller allocates to carry a mark that says that it is no leak?  Meanwhile every call takes the
- * slow path. */
+/* Sets whether the caller's allocations are marked as no leaks; while they are, every call takes
+ * the slow path. */
 void thread_set_ignored(bool is_ignored);
 
-/* Checks the lists of heaps and all heaps but those of explicit caches; how many of these there are. */
+/* Checks the lists of heaps, and all heaps except those of explicit caches; returns the number of
+ * these. */
 size_t thread_verify(struct verify *walk);

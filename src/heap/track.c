@@ -5,36 +5,36 @@
  * Each object of s bytes is to be sampled with chance p = 1 - exp(-s / rate), independently of all
  * others.  The number of objects of one size up to and including the next sample is then
  *
- *      gap = floor(-ln(u) * rate / s) + 1,    u uniform in (0, 1],    since P(gap > k) = exp(-k s / rate)
+ *      gap = floor(-ln(u) * rate / s) + 1, u uniform in (0, 1], since P(gap > k) = exp(-k s / rate)
  *
  * For small objects of a thread's own place it is drawn once per sample:
  *
- *      filled[c]          objects of the class that went into A so far, less those that came back out of
- *                         it unused; so filled - |A| is the number of requests (thread.h)
+ *      filled[c]          objects of the class that went into A so far, less those that came back
+ *                         unused; so filled - |A| is the number of requests (thread.h)
  *      due[c]             what that number is when the next allocation is to be sampled
  *      due - filled       how many objects may still go into A
  *
- * A refill, or a relief of F, puts no more than that into A.  So A is empty when the number of requests
- * is `due`, and the allocation to be sampled comes to the slow path; no fast path knows of it.  `due` is
- * compared with a count of requests, and nothing but a request changes that: a flush takes objects out
- * of A and as many from `filled`, so that the distance grows by what was not used.  That is all the
- * credit there has to be.  The sampled object itself, and one that is due and not recorded, count as if
- * they had come through A.
+ * A refill, or a relief of F, puts no more than that into A.  So A is empty when the number of
+ * requests is `due`, and the allocation to be sampled comes to the slow path; no fast path knows of
+ * it.  `due` is compared with a count of requests, and nothing but a request changes that: a flush
+ * takes objects out of A and as many from `filled`, so that the distance grows by what was not
+ * used.  That is all the credit there has to be.  The sampled object itself, and one that is due
+ * and not recorded, count as if they had come through A.
  *
- * All other objects are decided one by one: large ones, those of explicit places, those of threads that
- * have no heap.  Such a small object that counts in `filled` moves `due` along (cache.c).
+ * All other objects are decided one by one: large ones, those of explicit places, those of threads
+ * that have no heap.  Such a small object that counts in `filled` moves `due` along (cache.c).
  *
- * A change of the rate is a new epoch: a heap draws all its distances again when its owner comes next.
- * Geometric distances have no memory, so starting anew in the middle of one is the same.
+ * A change of the rate is a new epoch: a heap draws all its distances again when its owner comes
+ * next.  Geometric distances have no memory, so starting anew in the middle of one is the same.
  *
- * A sampled small object lies in a slab whose class bytes are 0, of a bin that has no others (bin.h),
- * and its number in an array beside the slab.  Who frees it takes the number out, under the bin's lock, so
- * that of two one is told to be late.  What is free has no number, whether it is in its slab or in a stash
- * (stash.h), which is the proof for those who come later.
+ * A sampled small object lies in a slab whose class bytes are 0, of a bin that has no others
+ * (bin.h), and its number in an array beside the slab.  A free takes the number out, under the
+ * bin's lock, so that of two frees one is found to be late: a free object, in its slab or in a
+ * stash (stash.h), has no number.
  *
- * Threads     The bin's lock guards the numbers of its objects; all else is a thread's own, or one word.
- *             Random numbers come from one sequence for all: one is needed once per sample, which costs
- *             a walk of the stack, or where a lock is taken anyway.
+ * Threads     The bin's lock guards the numbers of its objects; all else is a thread's own, or one
+ *             word.  Random numbers come from one sequence for all: one is needed once per sample,
+ *             which costs a walk of the stack, or where a lock is taken anyway.
  */
 #include "heap/track.h"
 
@@ -77,7 +77,7 @@ double track_random(void) {
     return (double)(next_random() >> 11) * 0x1p-53;
 }
 
-/* Objects of `size` bytes up to and including the next that is sampled.  All are, at a rate of 1. */
+/* Objects of `size` bytes up to and including the next sample; all are samples at a rate of 1. */
 static __attribute__((noinline)) uint64_t draw_far(size_t size, uint64_t rate) {
     if (rate == 0) {
         return TRACK_NEVER;
@@ -94,7 +94,7 @@ static inline uint64_t draw_gap(size_t size) {
 
 /* ---------------------------------------------------------------- the rate */
 
-/* The flag follows the rate, also where two set it at once. */
+/* The flag follows the rate, even where two threads set it at once. */
 static void settle_flag(void) {
     uint64_t rate;
     do {
@@ -103,14 +103,14 @@ static void settle_flag(void) {
     } while (atomic_load(&track_present_rate) != rate);
 }
 
-/* The epoch is new before the flag is: who sees the flag draws. */
+/* The epoch changes before the flag: a thread that sees the flag draws. */
 void track_set_rate(uint64_t bytes) {
     atomic_store(&track_present_rate, bytes);
     atomic_fetch_add(&track_epoch, 1);
     settle_flag();
 }
 
-/* As above: both halves of the word may change meanwhile. */
+/* As in settle_flag: both halves of the word may change meanwhile. */
 bool track_follow_agents(void) {
     bool has_agents;
     do {
@@ -120,7 +120,7 @@ bool track_follow_agents(void) {
     return has_agents;
 }
 
-/* What is in A went in under another rate, and passes. */
+/* Objects already in A went in under another rate, and pass unsampled. */
 static void draw_due(struct thread *thread, unsigned c) {
     assert(c >= 1 && c < CLASS_COUNT);
     thread->due[c] = thread->filled[c] + draw_gap(size_classes[c].size) - 1;
@@ -135,8 +135,8 @@ static void draw_all(struct thread *thread, uint64_t epoch) {
     }
 }
 
-/* What is due may have been passed: while nothing was sampled, by an object of extent hooks, and where
- * a call was told that it is not due before the rate changed.  An explicit cache draws never. */
+/* What is due may have been passed: while nothing was sampled, by an object of extent hooks, or by
+ * a call that found it was not due before the rate changed.  An explicit cache never draws. */
 COLD uint64_t track_draw_again(struct thread *thread, unsigned c) {
     uint64_t epoch = atomic_load_explicit(&track_epoch, memory_order_acquire);
     if (thread->epoch != epoch && thread == tls.self) {
@@ -154,7 +154,7 @@ static unsigned arena_of_place(struct place place) {
     return place.arena == PLACE_OWN ? thread_arena() : (unsigned)place.arena;
 }
 
-/* This allocation counts: the gap begins behind it. */
+/* If so, this allocation is the sample, and the next gap begins after it. */
 static bool is_distance_over(struct thread *thread, unsigned c) {
     assert(thread == tls.self);
     if (!magazine_take_is_empty(thread->hot.rec[c].take) || track_distance(thread, c) != 0) {
@@ -183,7 +183,7 @@ static inline bool has_memory_of_hooks(struct place place) {
            (tls.modes & THREAD_IN_HOOK || arena_uses_hooks(arena_of_place(place)));
 }
 
-/* Drawn first in any case: a thread may learn late that its arena has hooks. */
+/* The draw comes first in any case: a thread may learn late that its arena has hooks. */
 bool track_is_due(const struct track_request *request) {
     if (UNLIKELY(bin_get_unusual() != BIN_SAMPLING)) {
         track_look_for_agents();
@@ -197,8 +197,8 @@ static void *alloc_tracked_small(struct place place, unsigned arena, unsigned c,
     if (!arena_prepare_tracked(arena)) {
         return NULL;
     }
-    /* A thread whose every allocation is sampled must come to its heap, too.  What it may find there
-     * was filled up to a distance that does not count this object. */
+    /* A thread whose every allocation is sampled must earn its heap, too.  What it may find in
+     * there was filled up to a distance that does not count this object. */
     bool in_turn = place_is_own(place) && tls.self != NULL;
     struct thread *thread = place_is_own(place) ? thread_self() : tls.self;
     void *object = cache_alloc_tracked(thread, arena, c, in_turn);
@@ -235,7 +235,7 @@ static __attribute__((noinline)) void *alloc_anywhere(const struct track_request
     return object;
 }
 
-/* What the caller keeps of its class comes first, where that is all there is to ask. */
+/* The caller's stash comes first, where nothing else has to be checked. */
 void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed) {
     assert(id != 0);
     *zeroed = false;
@@ -271,7 +271,7 @@ uint32_t track_id(const struct heap_object *object) {
 
 /* ---------------------------------------------------------------- objects that are no leaks */
 
-/* The flag follows the number of threads, also where two change it at once. */
+/* The flag follows the number of threads, even where two change it at once. */
 static void settle_ignoring(void) {
     size_t threads;
     do {
@@ -335,7 +335,7 @@ void track_free_small(const struct span *slab, unsigned size_class, void *addres
     cache_free_tracked(slab->arena & ARENA_INDEX, size_class, address);
 }
 
-/* A few objects at a time: no lock may be held while the layer above is told. */
+/* A few objects at a time: no lock may be held while they are reported to the layer above. */
 void track_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {
     assert(bin->arena & ARENA_TRACKED);
     enum { BATCH = 32 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * units.h - what page heaps have in common: partly used chunks by what is free in them, marking units,
- * ranges of units that reach over several chunks.
+ * units.h - what page heaps have in common: partly used chunks by what is free in them, marking
+ * units, ranges of units that reach over several chunks.
  *
- * There is one page heap for everybody (pages.c), and one for each arena with extent hooks (extents.c).
+ * There is one page heap for all (pages.c), and one for each arena with extent hooks (extents.c).
  *
  * Threads     Guarded by the page heap's lock.
  */
@@ -11,8 +11,8 @@
 
 #include "heap/classmap.h"
 
-/* Chunks of which some units are available, in buckets by the largest naturally aligned block of those:
- * 1, 2, 4 ... 128 units.  Each bucket is ordered by address. */
+/* Chunks with some available units, in buckets by their largest naturally aligned block of them: 1,
+ * 2, 4 ... 128 units.  Each bucket is ordered by address. */
 enum { UNITS_BUCKETS = 8 };
 struct units_set {
     struct pairing_node *buckets[UNITS_BUCKETS];
@@ -21,12 +21,12 @@ struct units_set {
 /* Puts a chunk into the bucket for blocks of 2^order units, or takes it out where that is -1. */
 void units_settle(struct units_set *set, struct chunk *chunk, int order);
 
-/* The lowest chunk with `count` available units in a row, starting at a multiple of `alignment`, among the first
- * of each bucket; NULL when there is none.  `*unit` is where they start. */
+/* The lowest chunk with `count` available units in a row, starting at a multiple of `alignment`,
+ * among the first of each bucket; NULL when there is none.  `*unit` is where they start. */
 struct chunk *units_find(const struct units_set *set, unsigned count, unsigned alignment,
                          unsigned *unit);
 
-/* Free units become part of the span whose first unit in this chunk is `head`; or units become free. */
+/* Free units join the span whose first unit in this chunk is `head`; or units become free. */
 void units_mark_used(struct chunk *chunk, unsigned first, unsigned count, unsigned head);
 void units_mark_free(struct chunk *chunk, unsigned first, unsigned count);
 
@@ -54,8 +54,8 @@ static inline bool units_next(struct units_range *range, struct units_part *part
     return true;
 }
 
-/* The same for units behind a span that begins at `base` and is to have them: free ones become used.  Its first
- * unit in the chunk of each part is returned, and a chunk that it reaches is told where it began. */
+/* A part that is to join the span at `base`, which ends right before it: returns the span's first
+ * unit in this chunk.  A chunk that the span enters is told where the span began. */
 unsigned units_continue(const struct units_part *part, uintptr_t base);
 
 /* Checks the maps of one chunk; and a set, how many chunks it has. */

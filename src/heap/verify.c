@@ -2,11 +2,11 @@
  *
  * verify.c - heap_verify: every part of the heap checks itself, then all of them together.
  *
- * Pages, bins and slabs are checked under their locks.  Caches have no lock that one could take, so the
- * library's own threads are kept waiting meanwhile, and the caller answers for the program's.
+ * Pages, bins and slabs are checked under their locks.  Caches have no lock, so the library's
+ * own threads are kept waiting meanwhile, and the caller answers for the program's.
  *
- * That a free object is in one place only is known from a table of all addresses met in the walk.  It
- * has its own memory, which goes afterwards; without memory that one property is not checked.
+ * That a free object is in one place only is known from a table of all addresses met in the walk.
+ * It has its own memory, which goes afterwards; without memory that one property is not checked.
  *
  * Read next   bin.c and cache.c for the invariants.
  */
@@ -82,7 +82,7 @@ static void meet(struct verify *walk, uintptr_t address) {
     }
 }
 
-/* ---------------------------------------------------------------- what the parts of the heap meet */
+/* ---------------------------------------------------------------- what parts of the heap meet */
 
 const struct span *verify_cached(struct verify *walk, unsigned size_class, const void *object) {
     const struct span *slab = classmap_span((uintptr_t)object);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * verify.h - one walk over all that is cached, which every part of the heap joins by its <file>_verify.
+ * verify.h - one walk over all that is cached, which each part of the heap joins by <file>_verify.
  *
  * Threads     The caller of heap_verify only, which keeps the library's own threads from working.
  */
@@ -12,9 +12,9 @@
 struct verify;
 
 /*
- * A cache holds this free object.  It must be the start of an object of a slab of the class, handed out
- * as far as the slab knows, and be met for the first time in this walk.  Returns its slab, so that the
- * caller can say whether it may be cached there.
+ * A cache holds this free object.  It must be the start of an object of a slab of the class, handed
+ * out as far as the slab knows, and be met for the first time in this walk.  Returns its slab, so
+ * that the caller can say whether it may be cached there.
  */
 const struct span *verify_cached(struct verify *walk, unsigned size_class, const void *object);
 
