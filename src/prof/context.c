@@ -2,8 +2,8 @@
  *
  * context.c - a hash table of contexts that grows by one bucket at a time.
  *
- * The lock is held for every change, so no change may take long: instead of doubling the table at once,
- * each new context splits one bucket, in order (linear hashing).
+ * The lock is held for every change, so no change may take long: instead of doubling the table at
+ * once, each new context splits one bucket, in order (linear hashing).
  *
  *      buckets   0 .. split-1       split .. size-1       size .. size+split-1
  *                were split in two  not yet               the second halves
@@ -48,7 +48,7 @@ static uint32_t *bucket_of(uint32_t stack, uint32_t owner) {
     return table_at(&g.buckets, at);
 }
 
-/* One more bucket, which takes its share of an old one.  Without memory chains get longer. */
+/* Adds a bucket, which takes its share of an old one.  Without memory, chains get longer. */
 static void split_bucket(void) {
     if (g.size > UINT32_MAX / 4 || !table_reach(&g.buckets, g.size + g.split)) {
         return;

@@ -2,9 +2,9 @@
  *
  * context.h - what one thread allocated by one call stack: sums of the samples.
  *
- * Peak.  When the live total exceeds what it ever was, every context's live counts are its counts at the
- * peak; to say so, only the number of the peak is increased.  A context whose counts are about to
- * change and that has not been saved for this peak saves them first:
+ * Peak.  When the live total reaches a new maximum, every context's live counts are its counts at
+ * the peak; it is enough to increase the number of the peak.  A context whose counts are about to
+ * change saves them first, unless it has done so for this peak:
  *
  *      counts at the peak = saved, if context.peak_number is the present one, else live
  *
@@ -50,11 +50,11 @@ struct context {
     uint32_t sibling_before, sibling_after;
     uint64_t peak_number;
     struct sums live, accumulated, peak;
-    uint64_t temporary; /* objects that lived shortly (record.h), in 65536ths */
+    uint64_t temporary; /* short-lived objects (record.h), in 65536ths */
 };
 
-/* The number of the context of a stack and thread in this generation, with counts of 0 if it is new;
- * 0 without memory. */
+/* The number of the context of a stack and thread in this generation, which is made with counts of
+ * 0 if there is none; 0 without memory. */
 uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t generation);
 
 /* A context in use; numbers are 1 .. context_last(). */
@@ -72,17 +72,17 @@ static inline void context_save(struct context *context, uint64_t peak_number) {
     }
 }
 
-/* If its thread has ended and it holds nothing, adds its past to the thread that stands for all of its
- * name that are gone, and forgets it. */
+/* If the context's thread has ended and the context holds nothing: adds its past to the thread that
+ * stands for all ended threads of that name, and forgets it. */
 void context_retire(uint32_t number, uint64_t peak_number);
 
-/* The next context of an owner after this one, 0 for the first; the last gives 0.  Forgetting the one
- * that was given before is allowed. */
+/* The context of an owner that follows `after`; the first if that is 0; 0 at the end.  Contexts
+ * returned earlier may be forgotten meanwhile, `after` itself not. */
 uint32_t context_of_owner(uint32_t owner, uint32_t after);
 
-/* Forgets contexts of generations before, from this number on and a few at a time; the number to go on
- * with, or 0. */
+/* Forgets some contexts of earlier generations, beginning at this number; returns the number to
+ * continue with, or 0. */
 uint32_t context_sweep(uint32_t from, uint32_t generation);
 
-/* After a holder of the lock has vanished: makes all links anew. */
+/* After a holder of the lock has vanished: rebuilds all links. */
 void context_rebuild(void);

@@ -6,8 +6,8 @@
  *                           +--> writer of a format --> out --> descriptor, file or memory
  *      /proc  --> maps -----+
  *
- * Everything lies in memory of its own from the kernel for the time of the dump.  The profiler is asked
- * for one context or stack at a time; nothing is held while the bytes are written.
+ * Everything a dump needs lies in memory that it takes from the kernel.  The profiler is asked for
+ * one context or stack at a time; no lock is held while the bytes are written.
  */
 #include <errno.h>
 #include <string.h>
@@ -26,7 +26,7 @@ _Static_assert((int)DUMP_JEMALLOC == PROF_FORMAT_JEMALLOC && (int)DUMP_PROTO == 
                    (int)DUMP_GPERFTOOLS == PROF_FORMAT_GPERFTOOLS,
                "the option prof_format is a format");
 
-/* What the writers below are told.  They return 0 or -errno, besides the errors that the out meets. */
+/* What the writers below are given.  They return 0 or -errno; the out keeps its own errors. */
 struct profile {
     enum dump_format format;
     enum dump_what what;
@@ -63,7 +63,7 @@ int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what) {
     return dump_to_sink((struct out_sink){out_to_descriptor, &fd, false}, format, what);
 }
 
-/* The other formats have the maps of the process as the kernel writes them. */
+/* The other formats contain the maps of the process as the kernel writes them. */
 int dump_to_sink(struct out_sink sink, enum dump_format format, enum dump_what what) {
     struct profile profile = {format, what, sink.hides_addresses};
     if (sink.hides_addresses && format != DUMP_PROTO) {
@@ -143,7 +143,7 @@ void dump_warn(const char *path, int error) {
     log_warning("cannot write the heap profile %s: %s (%d)", path, out_explain(error), -error);
 }
 
-/* A name does not go on a thread's stack, which may be small. */
+/* A name is not put on the thread's stack, which may be small. */
 static char *map_name(void) {
     return os_map(align_up(OUT_FILE_NAME_BYTES, os_facts.page_bytes));
 }
@@ -183,7 +183,7 @@ int dump_log(const char *path, const struct dump_log *log) {
 
 /* ---------------------------------------------------------------- to memory */
 
-/* In front of the text, so that the whole can be given back: how long the whole is. */
+/* Bytes in front of the text; they hold the length of the whole, which dump_release needs. */
 enum { FRONT_BYTES = 64 };
 
 static char *write_to_memory(int (*fill)(struct out *out, const void *what), const void *what,
@@ -239,7 +239,7 @@ static const char *plural(uint64_t number) {
     return number == 1 ? "" : "s";
 }
 
-/* Stacks of which something lives. */
+/* The number of stacks with live objects. */
 static uint64_t count_live_stacks(const struct extract *extract) {
     uint64_t stacks = 0;
     for (uint32_t place = 0; place < extract->count;) {

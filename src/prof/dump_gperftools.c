@@ -5,12 +5,12 @@
  *      heap profile:      3:     4160 [     5:     5184] @ heapprofile
  *           1:     4096 [     1:     4096] @ 0x00401136 0x0040118c 0x004011b5
  *
- * The label "heapprofile" tells readers not to multiply, so the numbers are our estimates.  The totals
- * are the sums of the rounded lines, as the reader adds them.
+ * The label "heapprofile" tells readers not to multiply, so the numbers are our estimates.  The
+ * totals are the sums of the rounded lines, as the reader adds them.
  *
- * Addresses are where calls return to; readers look one byte earlier by themselves, google-pprof and
- * jeprof except for the first.  So the first is written less one: what pprof looks up then, two bytes
- * earlier, still lies inside the call, which has two bytes at least.
+ * Addresses are where calls return to; readers look one byte earlier by themselves, google-pprof
+ * and jeprof except for the first.  So the first is written minus one: what pprof then looks up,
+ * two bytes earlier, still lies inside the call, which has at least two bytes.
  */
 #include "prof/dump_writers.h"
 
@@ -18,7 +18,7 @@ struct counts {
     uint64_t objects, bytes;
 };
 
-/* No objects with bytes would be refused by pprof. */
+/* pprof would refuse a line with bytes and no objects. */
 static struct counts make_counts(const struct prof_sum *sum) {
     struct counts counts = {extract_round(sum->all_objects), extract_round(sum->all_bytes)};
     if (counts.objects == 0 && counts.bytes > 0) {

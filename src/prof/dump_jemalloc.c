@@ -12,11 +12,11 @@
  *      MAPPED_LIBRARIES:                         and /proc/self/maps as it is
  *
  * The reader multiplies each line by 1 / (1 - exp(-size / rate)), where the size is the mean of the
- * line.  That is wrong where sizes are mixed, so the numbers are such that the product is our estimate:
- * with B bytes in N objects, x = B / N, the line says y = B (1 - exp(-x / rate)) bytes in y / x objects.
+ * line.  That is wrong where sizes are mixed, so numbers are such that the product is our estimate:
+ * with x = B / N for B bytes in N objects, y = B (1 - exp(-x / rate)) bytes in y / x objects.
  *
- * It looks up all addresses but the first of a stack one byte earlier, inside the call.  It expects a
- * frame of the allocator there; ours are left out, so the first is written less one already.
+ * The reader looks up all addresses of a stack except the first one byte earlier, inside the call.
+ * It expects a frame of the allocator first; ours are left out, so the first is written minus one.
  */
 #include "opt/opt.h"
 #include "base/real.h"
@@ -68,12 +68,12 @@ static void put_thread(struct out *out, uint32_t thread) {
     out_string(out, ": ");
 }
 
-/* Without accumulated counts, what does not live is of no interest. */
+/* Without accumulated counts, a line with nothing live is of no interest. */
 static bool is_shown(const struct prof_sum *live, const struct prof_sum *accumulated) {
     return live->objects > 0 || (opt.prof_accum && accumulated->objects > 0);
 }
 
-/* A name is one line, whatever the program has put there. */
+/* A name stays on one line, whatever the program has put into it. */
 static void put_name(struct out *out, const char *name) {
     for (; *name != '\0'; name++) {
         out_char(out, *name == '\n' || *name == '\r' ? ' ' : *name);

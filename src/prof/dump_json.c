@@ -4,8 +4,8 @@
  *
  *      {"info":{...},"threads":[...],"stack_traces":[[...],...],"allocations":[...]}
  *
- * In a log, threads and stacks are written once and allocations refer to them by their place.  So the
- * events are copied, and the numbers of threads and stacks collected, sorted and made unique.
+ * In a log, threads and stacks are written once and allocations refer to them by their place.  So
+ * the events are copied, and the numbers of threads and stacks collected, sorted and made unique.
  */
 #include <errno.h>
 #include <string.h>
@@ -91,7 +91,7 @@ static void set_finish(struct set *set) {
     set->count = unique;
 }
 
-/* The place of a number that is there. */
+/* The place of a number, which must be in the set. */
 static size_t set_place(const struct set *set, uint32_t number) {
     size_t low = 0, high = set->count;
     while (low + 1 < high) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * dump_proto.c - the heap as profile.proto, which pprof and everything that speaks its language reads.
+ * dump_proto.c - the heap as profile.proto, which pprof and many other tools read.
  *
- * How the message is made is said in proto.h.  Strings of our own are the names of threads, then comments.
+ * proto.h says how the message is made.  Our own strings are names of threads, then comments.
  *
- * Values are our estimates; no reader multiplies.  Addresses lie inside the call: one less than where
- * it returns to.
+ * Values are our estimates; no reader multiplies.  Addresses lie inside the call: one less than its
+ * return address.
  *
- * A dump is in gzip and has the four types that readers expect.  A snapshot of a container (frames.h) is
- * plain, because the command compresses, and has four more: the peak, what lived shortly, and how much
- * of what is in use was not asked for.  The last is an estimate from the samples of a context: their
- * share of rounding, times what they stand for.
+ * A dump is compressed by gzip and has the four types that readers expect.  A snapshot of a
+ * container (frames.h) is plain, because the command compresses, and has four more: the peak,
+ * short-lived objects, and how many of the bytes in use nobody asked for.  The last is an estimate
+ * from the samples of a context: their share of rounding, times what they stand for.
  */
 #include <errno.h>
 
@@ -38,7 +38,7 @@ enum word {
     WORDS,
 };
 
-/* Frames below these, which are ours or those of a wrapper of ours, are of no interest. */
+/* Frames below these functions, which are ours or wrap ours, are of no interest. */
 #define DROP_FRAMES                                                                                \
     "(je_|tally_)?(malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc|"      \
     "valloc|pvalloc|mallocx|rallocx)|operator new(\\[\\])?"
@@ -63,7 +63,7 @@ static const char *const words[WORDS] = {
 
 enum { DUMP_VALUES = 4, SNAPSHOT_VALUES = 8 };
 
-/* For the time of one dump. */
+/* Exists for the time of one dump. */
 struct heap_proto {
     struct proto *proto;
     const struct extract *extract;
@@ -85,7 +85,7 @@ static void put_locations(const struct heap_proto *heap, const struct extract_ro
     proto_put_inner(proto, SAMPLE_LOCATION);
 }
 
-/* Bytes of rounding among those that live. */
+/* How many of the live bytes are rounding. */
 static double slack_of(const struct prof_sum *live) {
     double rest = (double)live->bytes - (double)live->requested;
     return rest > 0 ? live->all_bytes * rest / (double)live->bytes : 0;
@@ -135,7 +135,7 @@ static void write_thread_name(const struct heap_proto *heap, uint32_t number) {
     }
 }
 
-/* What a reader should know; strings behind all others. */
+/* What a reader should know, as strings behind all others. */
 static void write_comments(const struct heap_proto *heap) {
     struct proto *proto = heap->proto;
     size_t string = thread_string(heap, heap->extract->threads);

@@ -3,8 +3,8 @@
  * extract.c - copies contexts and stacks out of the profiler and sorts them.
  *
  * Contexts of one stack are brought together first, by its number, so that its addresses are copied
- * once; then all are sorted by these addresses.  What is sorted are numbers of rows, by merging, which
- * needs few comparisons.
+ * once; then all are sorted by these addresses.  Row numbers are sorted, not rows, and by merging,
+ * which needs few comparisons.
  *
  * Cost        20,000 contexts with 20 frames each: about 10 ms.
  */
@@ -91,7 +91,7 @@ static bool addresses_are_before(const struct extract *extract, uint32_t a, uint
     return left->depth != right->depth ? left->depth < right->depth : left->stack < right->stack;
 }
 
-/* Joins two neighbouring runs of `from` that are in order, into `to`. */
+/* Merges two neighbouring sorted runs of `from` into `to`. */
 static void merge(const struct extract *extract,
                   bool (*is_before)(const struct extract *, uint32_t, uint32_t),
                   const uint32_t *from, uint32_t *to, const uint32_t limits[3]) {
@@ -103,7 +103,7 @@ static void merge(const struct extract *extract,
     }
 }
 
-/* Sorts the numbers of the rows; the second half of `order` is the other place to merge into. */
+/* Sorts the numbers of the rows; the second half of `order` is the space to merge into. */
 static void sort(const struct extract *extract,
                  bool (*is_before)(const struct extract *, uint32_t, uint32_t)) {
     uint32_t count = extract->count;
@@ -196,7 +196,7 @@ static bool read_stacks(struct extract *extract) {
     return true;
 }
 
-/* Threads are counted after the rows, so that none of a row is without its name. */
+/* Threads are counted after the rows, so that every row's thread has its name. */
 static bool read_threads(struct extract *extract) {
     uint32_t known = prof_thread_count();
     extract->threads = (uint32_t)max_size(extract->threads, known);

@@ -7,7 +7,7 @@
  *               stack b   thread 0
  *
  * Rows are in the order of the addresses of their stacks, innermost first, then by thread.  The
- * profiler goes on while it is read, so each row is true by itself and the sums are those of the rows.
+ * profiler goes on while it is read: each row is right by itself, and sums are those of the rows.
  *
  * Threads     One extract, one thread.
  */
@@ -16,8 +16,8 @@
 #include "out/pile.h"
 #include "prof/prof.h"
 
-/* What is read one at a time: sums by stack and thread.  Indices are 0 .. prof_context_count() - 1; one that is
- * unused reads as false. */
+/* Sums by stack and thread, read one at a time.  Indices are 0 .. prof_context_count() - 1; an
+ * unused one reads as false. */
 struct prof_context {
     uint32_t stack;
     uint32_t thread;
@@ -28,8 +28,8 @@ struct prof_context {
 uint32_t prof_context_count(void);
 bool prof_read_context(uint32_t index, struct prof_context *context);
 
-/* Threads have numbers 0 .. prof_thread_count() - 1 in the order of their first sample.  What ended
- * threads without live samples have allocated is that of one thread that stands for all of their name. */
+/* Threads have numbers 0 .. prof_thread_count() - 1 in the order of their first sample.  An ended
+ * thread without live samples is counted as the one thread that stands for all such of its name. */
 uint32_t prof_thread_count(void);
 void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
 
@@ -64,7 +64,7 @@ struct extract {
 int extract_read(struct extract *extract, enum dump_what what);
 void extract_release(struct extract *extract);
 
-/* By place in the order. */
+/* The row at this place in the order. */
 const struct extract_row *extract_row(const struct extract *extract, uint32_t place);
 const struct extract_thread *extract_thread(const struct extract *extract, uint32_t thread);
 

@@ -38,7 +38,7 @@ uint64_t journal_duration(uint64_t now_ns) {
     return (journal_on ? now_ns : g.stopped_ns) - g.started_ns;
 }
 
-/* Without memory an event is missing. */
+/* Without memory the event is left out. */
 void journal_note(uint32_t number, const struct context *context, const struct record_end *end) {
     if (!journal_is_on() || g.count == UINT32_MAX || !table_reach(&g.events, g.count)) {
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * journal.h - sampled objects that were freed while somebody wanted to know: prof_log.
+ * journal.h - prof_log: sampled objects that were freed while the log was on.
  *
- * Threads     Call with the ledger locked (record.h), but for journal_is_on.
+ * Threads     Call with the ledger locked (record.h), except journal_is_on.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ struct record_end;
 
 struct table;
 
-/* False when it is on, or off, already.  Starting forgets what was noted before, as below. */
+/* False when it is on, or off, already.  Starting does the work of journal_forget, too. */
 bool journal_start(uint64_t now_ns, struct table *old);
 bool journal_stop(uint64_t now_ns);
 extern _Atomic bool journal_on HIDDEN;

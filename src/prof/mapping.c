@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * mapping.c - the set of ranges that the program has mapped, each with the record of who did it.
+ * mapping.c - the set of ranges that the program has mapped, each with the record of who mapped it.
  *
  *      ranges   ascending, none overlap:   [start, end) record      [start, end) record ...
  *
- * A record has as many bytes as its ranges together.  Unmapping a part of a range makes it smaller, and
- * its record; a hole in the middle makes two ranges of the same record, which ends with its last byte.
+ * A record has as many bytes as its ranges together.  Unmapping part of a range shrinks it and its
+ * record; a hole in the middle leaves two ranges of the same record, which ends with its last byte.
  *
- * A mapping is recorded after the kernel has made it, since its address was not known before.  What ends
- * is unmapped with the lock held: the kernel may give the addresses to another thread at once, and that
- * one must find the old range gone.  A call that nobody tells us of (a signal handler that interrupts
- * the allocator, the kernel called by hand) leaves a range that is not there any more; it goes when
- * something else is mapped at its addresses.
+ * A mapping is recorded after the kernel has made it, since its address was not known before.
+ * Memory is unmapped with the lock held: the kernel may give the addresses to another thread at
+ * once, and that thread must find the old range gone.  A call that we do not see (in a signal
+ * handler that interrupts the allocator, or a system call by hand) leaves a range that no longer
+ * exists; it goes when something else is mapped at its addresses.
  *
- * At most 65536 ranges are known, about as many as the kernel allows; what comes then is a drop.
+ * At most 65536 ranges are known, about as many as the kernel allows; any more count as drops.
  *
- * Fork.  The child of a thread may find the lock held by another that it does not have.  A range is
- * valid from the moment its record is stored until that is 0 again, so the order can be made anew;
- * the record that was being changed may keep bytes that are gone.
+ * Fork.  The child may find the lock held by a thread that it does not have.  A range is valid from
+ * the moment its record is stored until the record is 0 again, so the order can be rebuilt; the
+ * record that was being changed may keep bytes that are gone.
  *
  * Threads     One lock.  Stacks are walked before it is taken.
  */
@@ -47,7 +47,7 @@ static struct {
     struct range *ranges; /* MOST of them, and behind them `order`; NULL: not yet */
     uint32_t *order;      /* numbers of ranges: those in use, ascending, then the others */
     _Atomic uint32_t count;
-    uint32_t known; /* ranges that were in use at some time; of the others nothing is written */
+    uint32_t known; /* ranges ever used; nothing has been written to the others */
 } g = {.lock = LOCK_OF_RANK(RANK_MAPPINGS)};
 
 void mapping_init(void) {
@@ -97,7 +97,7 @@ static bool has_memory(void) {
     return true;
 }
 
-/* A range that overlaps none.  False when there are too many. */
+/* Adds a range that overlaps no other.  False when there are too many. */
 static bool insert(uintptr_t start, uintptr_t end, uint32_t record) {
     if (!has_memory() || g.count == MOST) {
         return false;
@@ -151,7 +151,7 @@ static void take_bytes(uint32_t record, uint64_t bytes) {
     record_resize_mapping(record, had - min_size(had, bytes));
 }
 
-/* Cuts [low, high) out of the range at this place; the place of the next. */
+/* Cuts [low, high) out of the range at this place; returns the place of the next. */
 static uint32_t cut(uint32_t place, uintptr_t low, uintptr_t high) {
     struct range *range = range_at(place);
     uint32_t record = range->record;
@@ -164,7 +164,7 @@ static uint32_t cut(uint32_t place, uintptr_t low, uintptr_t high) {
     } else {
         range->end = low;
         if (high < end && !insert(high, end, record)) {
-            high = end; /* What lies behind the hole is not known any more. */
+            high = end; /* What lies behind the hole is forgotten. */
             record_note_drop();
         }
     }
@@ -231,7 +231,7 @@ intptr_t mapping_unmap(void *start, size_t bytes) {
     return error;
 }
 
-/* Memory that stays where it is and does not grow keeps its record; otherwise it is the caller's now. */
+/* Memory that stays where it is and does not grow keeps its record; otherwise it gets a new one. */
 intptr_t mapping_remap(const struct os_remap_call *call) {
     size_t bytes = whole_pages(call->bytes);
     size_t old_bytes = whole_pages(call->old_bytes);

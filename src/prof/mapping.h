@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * mapping.h - what the program maps itself: besides prof.h, for prof.c and tests.
+ * mapping.h - what the program maps itself: what prof.h leaves out, for prof.c and tests.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * owner.c - a table of threads; numbers of ended ones wait in a queue, longest first.
+ * owner.c - a table of threads; the numbers of ended ones wait in a queue, the oldest first.
  */
 #include "prof/owner.h"
 
@@ -8,7 +8,7 @@
 
 #include "base/table.h"
 
-/* While there are fewer, a number means one thread only. */
+/* As long as there are fewer numbers than FRESH_NUMBERS, none is used twice. */
 enum { FRESH_NUMBERS = 1 << 16, HEIRS_MOST = 64 };
 
 static struct {
@@ -54,7 +54,7 @@ static uint32_t find_heir(const char *name) {
     return OWNER_NONE;
 }
 
-/* The last place is for those that come too late to have one. */
+/* The last place is for all names that come too late to get one. */
 uint32_t owner_gone(const char *name) {
     uint32_t number = find_heir(name);
     if (number == OWNER_NONE && g.heir_count >= HEIRS_MOST - 1) {

@@ -7,12 +7,12 @@
  *      trie.c         the stack as a number
  *      record.c       the record of that number, and the sums
  *
- * A thread that is sampled has a sampler: what it needs to walk its stack, a few record numbers, and
- * its number in profiles; and what it found last, in the stack and in the tree of stacks.  All of an event
- * but the sums happens without a lock.
+ * A sampled thread has a sampler: what it needs to walk its stack, a few record numbers, its number
+ * in profiles, and what it last found in the stack and in the tree of stacks.  Everything about an
+ * event except the sums happens without a lock.
  *
- * Threads     Functions of the program (hooks) and libc (arming) are called outside, with no lock held;
- *             `busy` keeps them from being sampled.
+ * Threads     Functions of the program (hooks) and libc (arming) are called outside, with no lock
+ *             held; `busy` keeps them from being sampled.
  * Read next   record.h; prof_read.c for what others read of it.
  */
 #include "prof/prof.h"
@@ -48,7 +48,7 @@ enum { MEMOS_LG = 8, NAMED_BYTES = 4096 };
 struct sampler {
     struct sampler *next; /* unused ones */
     uint32_t owner;
-    size_t bytes;  /* that samples stand for since the thread's name was looked at */
+    size_t bytes;  /* that samples stand for since the thread's name was last read */
     bool is_named; /* by the program, through prof_thread_set_name */
     struct record_stash stash;
     struct unwind_thread unwind;
@@ -86,7 +86,7 @@ static uint64_t wanted_rate(void) {
     return is_sampling || g.has_agents ? UINT64_C(1) << g.lg_sample : 0;
 }
 
-/* Who sets it at the same time as others looks whether it was the last. */
+/* Others may set it at the same time: each tries again until the rate is the wanted one. */
 static void set_rate(void) {
     uint64_t rate;
     do {
@@ -102,7 +102,7 @@ void prof_follow_agents(void) {
     }
 }
 
-/* A program that never comes here touches nothing that is only there for stacks. */
+/* A program that never comes here touches no memory that only stacks need. */
 static void arm(void) {
     if (!g.was_armed) {
         unwind_init();
@@ -125,7 +125,7 @@ void prof_init(void) {
     }
 }
 
-/* Before and after a function of the program or of libc; what it allocates is not sampled. */
+/* Around a call of the program's or libc's functions; what they allocate is not sampled. */
 static struct thread_outside go_outside(void) {
     self.busy++;
     return thread_go_outside();
@@ -172,7 +172,7 @@ unsigned prof_lg_sample(void) {
 void prof_reset(unsigned lg_sample) {
     uint32_t lg;
     g.lg_sample = (uint32_t)min_size(lg_sample, 63);
-    do { /* Weights must be those of the rate that others may have set last. */
+    do { /* Weights must match the rate, which others may have changed. */
         lg = g.lg_sample;
         record_reset(UINT64_C(1) << lg);
     } while (g.lg_sample != lg);
@@ -232,7 +232,7 @@ static void name_owner(uint32_t owner, const char *name) {
     record_unlock();
 }
 
-/* A name that the program has told us wins, where it can tell us. */
+/* A name that the program has given us wins, unless opt.prof_sys_thread_name is set. */
 static bool follows_kernel(const struct sampler *sampler) {
     return opt.prof_sys_thread_name || (g.names_threads && !sampler->is_named);
 }
@@ -248,8 +248,8 @@ static void take_kernel_name(struct sampler *sampler) {
     sampler->bytes = 0;
 }
 
-/* Programs name their threads whenever they like.  Where every allocation is sampled, asking the kernel at each
- * would cost more than all the rest. */
+/* Programs name their threads whenever they like.  Asking the kernel at each sample would cost more
+ * than all the rest where every allocation is sampled. */
 static void follow_kernel_name(struct sampler *sampler, size_t usable) {
     if (UNLIKELY(follows_kernel(sampler))) {
         sampler->bytes += max_size(usable, (size_t)1 << g.lg_sample);
@@ -259,7 +259,7 @@ static void follow_kernel_name(struct sampler *sampler, size_t usable) {
     }
 }
 
-/* What it has allocated stays with its last name. */
+/* What the thread has allocated stays under its last name. */
 void prof_thread_ends(void) {
     struct sampler *sampler = self.sampler;
     self.is_over = true;
@@ -337,7 +337,7 @@ static unsigned ask_hook(tell_backtrace *hook, uintptr_t *addresses, unsigned mo
     return (unsigned)min_size(count, most);
 }
 
-/* As trie_step, which is asked where the memo does not know. */
+/* Like trie_step, which is called only if the memo does not have the step. */
 static inline uint32_t step(struct memo *memo, uint32_t parent, uintptr_t address) {
     uint64_t mixed = hash_word(address + ((uint64_t)parent << 40));
     struct memo *known = &memo[(mixed ^ mixed << 24) >> (64 - MEMOS_LG)];
@@ -347,8 +347,8 @@ static inline uint32_t step(struct memo *memo, uint32_t parent, uintptr_t addres
     return known->node;
 }
 
-/* The number of a stack whose outer `same` levels may have been numbered before: each level's note is the number of
- * the stack that ends with it.  0 without memory. */
+/* The number of a stack whose outer `same` levels may already be numbered: a level's note is the
+ * number of the stack that ends with it.  0 without memory. */
 static inline uint32_t number_levels(struct memo *memo, struct unwind_level *levels, unsigned count,
                                      unsigned same) {
     unsigned known = (unsigned)min_size(count, same);
@@ -405,12 +405,12 @@ static uint32_t id_without_record(void) {
     return g.has_agents && !self.busy ? PROF_UNRECORDED : 0;
 }
 
-/* At samples one by one. */
+/* Does somebody look at samples one by one? */
 static bool somebody_looks(void) {
     return journal_is_on() || recent_max() != 0;
 }
 
-/* And counts those that do not live long. */
+/* Recording a run includes counting short-lived objects. */
 static bool is_run_recorded(void) {
     return opt.run_file[0] != '\0';
 }
@@ -419,8 +419,8 @@ void prof_compare_births(void) {
     g.compares_births = true;
 }
 
-/* A leak check tells what is older than its beginning.
- * Otherwise it is enough to know how old an object is, and a clock of a few milliseconds costs a quarter. */
+/* A leak check must know which objects are older than its start.  Otherwise a rough age is enough,
+ * and a clock of a few milliseconds costs a quarter. */
 static uint64_t time_of_birth(void) {
     return UNLIKELY(somebody_looks() || is_run_recorded() || opt.leak_check || g.compares_births)
                ? os_now_ns()
@@ -471,7 +471,7 @@ void prof_recorded(uint32_t id, const void *object) {
     if (id == PROF_UNRECORDED) {
         return;
     }
-    /* Until it is entered the record has its stack. */
+    /* Until it is entered, the record holds its stack. */
     tell_sample *hook = get_hook(&tell_hooks.sample);
     uint32_t stack = UNLIKELY(hook != NULL) ? record_at(id)->context : 0;
     record_enter(id, self.sampler->owner, &self.sampler->stash);

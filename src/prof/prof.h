@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * prof.h - the heap profiler: which call stacks allocated what is sampled, and what of it lives.
+ * prof.h - the heap profiler: which call stacks allocated the sampled objects, and which live.
  *
- * This is the front door; what only the files of this folder need of each other is in their own headers.
+ * This is the front door; what only the files of this folder need is in their own headers.
  *
- * Threads     All functions may be called from any thread, inside (api/life.h) and with no lock held.
+ * Threads     Call any function from any thread, inside (api/life.h) and with no lock held.
  */
 #pragma once
 
@@ -22,30 +22,30 @@ struct os_remap_call;
 /* After options and heap: registers with the heap and arms if opt.prof says so. */
 void prof_init(void);
 
-/* Has sampling ever been armed in this process?  Is it now?  Arming costs nothing until samples come. */
+/* Has sampling ever been armed in this process?  Is it now?  Arming alone costs nothing. */
 bool prof_was_armed(void);
 bool prof_is_active(void);
 
-/* Arming may open libgcc, which allocates: for that the caller is outside for a moment. */
+/* Arming may open libgcc, which allocates: meanwhile the caller is outside. */
 void prof_set_active(bool active);
 
-/* Arms at this rate.  If it is not the rate so far, what was recorded is forgotten. */
+/* Arms at this rate.  If the rate changes, what was recorded is forgotten. */
 void prof_start(unsigned lg_sample);
 
 /* ATTENTION_AGENTS: sampling is on, for the probes, as long as somebody listens. */
 void prof_follow_agents(void);
 
-/* Once libc works and constructors may run, outside: what an armed profiler needs of libc. */
+/* Gets what an armed profiler needs of libc.  Call outside, once constructors may run. */
 void prof_settle(void);
 
-/* log2 of the mean bytes between samples, 0..63; forgets everything recorded so far (prof.reset). */
+/* log2 of the mean bytes between samples, 0..63; prof_reset forgets everything recorded so far. */
 unsigned prof_lg_sample(void);
 void prof_reset(unsigned lg_sample);
 
-/* In the child of a fork: what was recorded stays; locks of others are void. */
+/* In the child of a fork: what was recorded stays; locks held by other threads are void. */
 void prof_forked(void);
 
-/* From now on births are known to the nanosecond: somebody asks what is younger than a moment. */
+/* From now on births are known to the nanosecond: somebody will compare them with a moment. */
 void prof_compare_births(void);
 
 /* ---------------------------------------------------------------- the caller's thread */
@@ -59,7 +59,7 @@ void prof_set_thread_active_init(bool active);
 bool prof_thread_set_name(const char *name);
 void prof_thread_get_name(char name[16]);
 
-/* From now on threads without such a name have the kernel's. */
+/* From now on threads without such a name are shown with the kernel's. */
 void prof_name_threads(void);
 
 /* The caller's thread ends: from now on it is not sampled. */
@@ -70,8 +70,8 @@ void prof_thread_ends(void);
 /* Sampling is on: is it this allocation's turn?  The rest of the function below. */
 void *sample_if_due(struct place place, size_t size, size_t alignment, bool *zeroed, void *frame);
 
-/* An object with a record of who asked for it, if it is this allocation's turn; NULL, with nothing done,
- * if it is not or if that cannot be: then it is allocated as usual.  Call inside, with no lock held.
+/* An object with a record of who asked for it, if it is this allocation's turn; NULL, with nothing
+ * done, if it is not or if sampling fails: then allocate as usual.  Call inside, with no lock held.
  * Costs a load and a test while nothing is sampled. */
 static inline __attribute__((always_inline)) void *sample_alloc(struct place place, size_t size,
                                                                 size_t alignment, bool *zeroed) {
@@ -79,21 +79,17 @@ static inline __attribute__((always_inline)) void *sample_alloc(struct place pla
                          : NULL;
 }
 
-/*
- * Gives the function it stands in a frame pointer, also in a file that is compiled without.  The
+/* Gives the function that contains it a frame pointer, even in a file compiled without them.  The
  * profiler walks from the function that has sample_alloc in it to the program by frame pointers: a
- * function in between that has none would hide its caller, the one that matters most.
- */
+ * function in between that has none would hide its caller, the one that matters most. */
 static inline __attribute__((always_inline)) void sample_keep_frame(void) {
     __asm__ volatile("" : : "r"(__builtin_frame_address(0)));
 }
 
-/*
- * What the program maps itself, in the profile: the options prof_mmap and prof_mmap_log.  What is to be done;
- * 0 before the options are known.
- */
+/* What to do about memory that the program maps itself: options prof_mmap and prof_mmap_log.  0
+ * before the options are known. */
 enum mapping_mode {
-    MAPPING_RECORD = 1, /* while the profiler is active; ends are noticed always */
+    MAPPING_RECORD = 1, /* while the profiler is active; unmapping is always noticed */
     MAPPING_LOG = 2,
 };
 extern _Atomic uint32_t mapping_mode HIDDEN;
@@ -101,7 +97,7 @@ extern _Atomic uint32_t mapping_mode HIDDEN;
 /* The program has mapped this, in place of whatever was there. */
 void mapping_added(uintptr_t start, size_t bytes);
 
-/* Calls of the kernel and what follows from them; the answers are those of os.h. */
+/* System calls and what follows from them; results are those of os.h. */
 intptr_t mapping_unmap(void *start, size_t bytes);
 intptr_t mapping_remap(const struct os_remap_call *call);
 void *mapping_break(intptr_t increment);
@@ -124,26 +120,25 @@ struct prof_totals {
 };
 void prof_read_totals(struct prof_totals *totals);
 
-/* Bytes the profiler has had from the kernel; most of its large tables is never touched. */
+/* Bytes the profiler has taken from the kernel; most of its large tables is never touched. */
 size_t prof_memory(void);
 
-/*
- * Addresses of a stack, innermost first; returns how many.  They are return addresses, also where a signal
- * interrupted code: the call is the instruction before, so a reader that does not subtract 1 from the
- * first one (jeprof) wants it written less 1.  Numbers of stacks stay valid; 0 is an unknown one.
- */
+/* Addresses of a stack, innermost first; returns how many.  They are return addresses, even where a
+ * signal interrupted code: the call is the instruction before, so for a reader that does not
+ * subtract 1 from the first one (jeprof) it is written minus 1.  Numbers of stacks stay valid; 0 is
+ * an unknown stack. */
 unsigned prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most);
 enum { PROF_DEPTH_MOST = 256 };
 
-/* The number of a stack that somebody else has found, as above; 0 without memory.  A caller keeps its own
- * path.  May be called from any thread and handler. */
+/* The number of a stack that the caller has found by itself, as above; 0 without memory.  Each
+ * caller keeps its own path.  May be called from any thread and handler. */
 uint32_t prof_keep_stack(struct trie_path *path, const uintptr_t *addresses, unsigned count);
 
 /* Nodes of the tree of all stacks, 16 bytes each. */
 uint32_t prof_count_nodes(void);
 
-/* The record that an object carries, without a lock: for one who has stopped everybody else, or works in a
- * copy of the process.  False: there is none. */
+/* The record that an object carries, without a lock: for code that has stopped all other threads or
+ * runs in a copy of the process.  False: there is none. */
 struct prof_live {
     uint32_t stack, thread;
     size_t requested, usable;
@@ -151,8 +146,8 @@ struct prof_live {
 };
 bool prof_peek(uint32_t id, struct prof_live *live);
 
-/* Sampled requests of one small class, or of large objects of one class of jemalloc's, as prof_stats
- * wants them: sum of the sizes asked for and number.  False without that option. */
+/* Sampled requests of one small class, or of one of jemalloc's large classes, for prof_stats: their
+ * number, and the sum of the sizes asked for.  False without that option. */
 struct prof_class_sum {
     uint64_t requested;
     uint64_t count;
@@ -171,17 +166,17 @@ struct prof_event {
     bool end_is_known; /* where, by whom and when */
 };
 
-/* The last samples one by one.  How many are kept: -1 all, 0 none; those too many are forgotten. */
+/* The last samples one by one.  How many are kept: -1 all, 0 none; any more are forgotten. */
 ssize_t prof_recent_max(void);
 void prof_recent_set_max(ssize_t most);
 
-/* Copies of them, oldest first, one at a time; `*cursor` is 0 at first.  False when there are no more. */
+/* Copies of them, oldest first, one at a time; `*cursor` is 0 at first.  False at the end. */
 bool prof_recent_walk(uint64_t *cursor, struct prof_event *event);
 
-/* What the cursor is at the last of those there are now.  A walk without a bound may meet ever new ones. */
+/* The cursor at the newest sample there is now.  A walk without this bound may never end. */
 uint64_t prof_recent_last(void);
 
-/* Sampled objects that are freed while the log is on.  False when it is on, or off, already; what was
+/* Sampled objects that are freed while the log is on.  False if it is on, or off, already; what was
  * logged can be read until the log starts again or is forgotten. */
 bool prof_log_start(void);
 bool prof_log_stop(void);
@@ -196,16 +191,14 @@ bool prof_log_read(uint32_t number, struct prof_event *event);
 
 /* ---------------------------------------------------------------- telling */
 
-/*
- * A mark is a number of bytes.  Whenever the profiler has counted an event it compares; when a mark is
- * reached it raises ATTENTION_PROFILE, and whoever ends a slow call next attends to it, with nothing
- * held.  So nobody ever waits inside the profiler, and nothing is lost.
- */
+/* A mark is a number of bytes.  The profiler compares after each event it counts; when a mark is
+ * reached it raises ATTENTION_PROFILE, and the next thread to end a slow call attends to it, with
+ * no lock held.  So nobody ever waits inside the profiler, and nothing is lost. */
 struct tell_marks {
     _Atomic uint64_t allocated; /* bytes ever allocated; UINT64_MAX: nobody waits */
     _Atomic uint64_t freed;
     _Atomic uint64_t live;     /* at least this many live */
-    _Atomic uint64_t live_low; /* fewer live than that; 0: nobody waits */
+    _Atomic uint64_t live_low; /* fewer than this live; 0: nobody waits */
 };
 extern struct tell_marks tell_marks HIDDEN;
 
@@ -226,51 +219,47 @@ extern struct tell_hooks tell_hooks HIDDEN;
 
 /* ---------------------------------------------------------------- dumps */
 
-/* What the profiler knows, as a file.  These allocate nothing from the heap and stop nobody.  Errors are
- * negative errno values. */
+/* What the profiler knows, as a file.  These functions allocate nothing from the heap and stop no
+ * thread.  Errors are negative errno values. */
 
-/* A snapshot is profile.proto as containers have it (contract/frames.h): with more types, not compressed. */
+/* A snapshot is the profile.proto of containers (contract/frames.h): more types, not compressed. */
 enum dump_format { DUMP_JEMALLOC, DUMP_PROTO, DUMP_GPERFTOOLS, DUMP_SNAPSHOT };
 enum dump_what { DUMP_NOW, DUMP_PEAK };
 
 /* To a descriptor that the caller has opened. */
 int dump_to_descriptor(int fd, enum dump_format format, enum dump_what what);
 
-/* To whoever takes the pieces: 0 or -errno.  Without addresses it is profile.proto or -ENOTSUP; places are
- * then told by module, offset and build id. */
+/* To a sink: 0 or -errno.  One that hides addresses takes only DUMP_PROTO, otherwise -ENOTSUP;
+ * places are then given by module, offset and build id. */
 int dump_to_sink(struct out_sink sink, enum dump_format format, enum dump_what what);
 
-/* The modules of the process, one line each: start, end, offset, build id or -, path.  Without addresses the
- * first two are left out. */
+/* The modules of the process, one line each: start, end, offset, build id or -, path.  A sink that
+ * hides addresses gets no start and end. */
 int dump_modules(struct out_sink sink);
 
 /* To a new file of mode 0600, completely or not at all; -EEXIST when there is one of this name. */
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what);
 
-/* What the ending of a name asks for: .heap jemalloc's format, .gperf or .hprof gperftools', .pb, .pb.gz or
- * .tally profile.proto; any other is `otherwise`. */
+/* The format that the ending of a name asks for: .heap jemalloc's, .gperf or .hprof gperftools',
+ * .pb, .pb.gz or .tally profile.proto; any other: `otherwise`. */
 enum dump_format dump_format_by_name(const char *path, enum dump_format otherwise);
 
-/*
- * To a file with the next automatic name of jemalloc's scheme: <prefix>.<pid>.<seq>.<kind><n>.heap with
- * kind i, m, u or f.  -EINVAL when the prefix is empty.  Numbers <seq> whose file exists, from an
- * earlier process of this pid, are passed over.  Other failures are a line in the log, except for kind
- * m, whose caller gets the error.
- */
+/* To a file with the next automatic name of jemalloc's scheme: <prefix>.<pid>.<seq>.<kind><n>.heap
+ * with kind i, m, u or f.  -EINVAL when the prefix is empty.  Numbers <seq> whose file exists, from
+ * an earlier process of this pid, are skipped.  Other failures are a line in the log, except for
+ * kind m, whose caller gets the error. */
 int dump_automatically(char kind);
 
-/* A line in the log: this profile could not be written for this error. */
+/* A line in the log: this profile could not be written because of this error. */
 void dump_warn(const char *path, int error);
 
-/* The same text in memory of its own, with a NUL behind it, for GetHeapProfile; NULL without memory.
- * dump_release frees it. */
+/* The same text in memory of its own, with a NUL behind it, for GetHeapProfile; NULL without
+ * memory.  dump_release frees it. */
 char *dump_to_memory(enum dump_format format, enum dump_what what, size_t *length);
 void dump_release(char *text, size_t length);
 
-/*
- * jemalloc's summary of leaks: what lives, if anything does, in one line, and where to read more in
- * another; one more when opt.prof_leak_error is set.  True then: the process is to end with status 1.
- */
+/* jemalloc's summary of leaks: what lives, if anything does, in one line, and where to read more in
+ * another; one more, and true, if opt.prof_leak_error is set: exit with status 1. */
 bool dump_report_leaks(void);
 
 /* ---------------------------------------------------------------- single allocations as JSON */
@@ -281,10 +270,8 @@ struct dump_events {
     void *context;
 };
 
-/*
- * jemalloc's prof_log: the events, of which all ends are known.  To a new file, as above; path
- * NULL: <prefix>.<pid>.<n>.json.
- */
+/* jemalloc's prof_log: events, all of whose ends are known.  To a new file, as above; path NULL:
+ * <prefix>.<pid>.<n>.json. */
 struct dump_log {
     struct dump_events events;
     uint64_t duration_ns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * prof_read.c - what the profiler has recorded, one copy at a time; nothing is held between two calls.
+ * prof_read.c - what the profiler has recorded, one copy at a time; no lock is held between calls.
  */
 #include <string.h>
 
@@ -104,7 +104,7 @@ ssize_t prof_recent_max(void) {
 void prof_recent_set_max(ssize_t most) {
     record_lock();
     recent_set_max(most);
-    while (recent_forget_some()) { /* Others may have the lock now and then. */
+    while (recent_forget_some()) { /* Let others have the lock in between. */
         record_unlock();
         record_lock();
     }
@@ -152,7 +152,7 @@ bool prof_log_is_on(void) {
     return journal_is_on();
 }
 
-/* Giving much memory back takes a while: nobody waits for that. */
+/* Giving much memory back takes a while, so the lock is released first. */
 void prof_log_forget(void) {
     struct table old = {0};
     record_lock();

@@ -2,8 +2,8 @@
  *
  * recent.c - a queue of samples.
  *
- * The record of a live one knows its entry, so a free finds it at once.  Whoever goes through the queue
- * does so entry by entry, with the lock released in between; `at` remembers where the last one was.
+ * The record of a live sample knows its entry, so a free finds it at once.  Readers go through the
+ * queue entry by entry and release the lock in between; `at` remembers where the last one was.
  */
 #include "prof/recent.h"
 
@@ -69,7 +69,7 @@ static uint32_t take_entry(void) {
     return table_reach(&g.entries, g.last + 1) ? ++g.last : 0;
 }
 
-/* Without memory a sample is missing here. */
+/* Without memory the sample is left out. */
 void recent_enter(uint32_t number, struct record *record, uint32_t stack, uint32_t owner) {
     uint32_t at = recent_max() != 0 ? take_entry() : 0;
     atomic_store_explicit(&record->recent, at, memory_order_relaxed);
@@ -130,7 +130,7 @@ bool recent_after(uint64_t sequence, struct recent *copy) {
     return true;
 }
 
-/* Entries are lost, and so is which records knew one. */
+/* All entries are lost, and the records forget that they had one. */
 void recent_repair(void) {
     for (uint32_t i = 1; i <= g.last; i++) {
         struct recent *entry = entry_at(i);

@@ -2,7 +2,7 @@
  *
  * recent.h - the last samples one by one, oldest first: prof_recent.
  *
- * Threads     Call with the ledger locked (record.h), but for recent_max.
+ * Threads     Call with the ledger locked (record.h), except recent_max.
  */
 #pragma once
 
@@ -29,7 +29,7 @@ static inline ssize_t recent_max(void) {
 }
 void recent_set_max(ssize_t most);
 
-/* Forgets some of those too many; false when there are no more. */
+/* Forgets some of those beyond that number; false when there are no more. */
 bool recent_forget_some(void);
 
 /* The number of the youngest; 0 when there never was one. */

@@ -4,10 +4,10 @@
  *
  * Weights.  An object of s bytes is sampled with probability p = 1 - e^(-s/R), so it stands for 1/p
  * objects.  The weight is computed when the object is entered and kept with the record: a resize in
- * place, or another rate, does not change with which probability this object came into the profile.
+ * place, or another rate, does not change how likely it was to be sampled.
  *
- * Fork.  The child may find the lock held by a thread that it does not have.  Records are the truth
- * then: links are made anew and the live sums counted again.
+ * Fork.  The child may find the lock held by a thread that it does not have.  Then the records are
+ * the truth: links are rebuilt and the live sums counted again.
  *
  * Read next   context.c for peaks and contexts.
  */
@@ -35,7 +35,7 @@ struct weight {
     uint64_t usable, rate, weight;
 };
 
-/* Apart from g: what has initial values takes its size in the library, too. */
+/* Not part of g: what has initial values takes up space in the library's file, too. */
 static struct weight weights[1 << WEIGHTS_LG];
 static struct record_class classes[2][CLASSES]; /* live, accumulated */
 
@@ -61,7 +61,7 @@ struct table record_table = {.item_bytes = sizeof(struct record)}; /* from 1 on 
 
 static uint64_t compute_weight(uint64_t usable, uint64_t rate) {
     double weight = WEIGHT_ONE / real_one_minus_exp((double)usable / (double)rate);
-    /* What a sample stands for is bounded, or sums would run over. */
+    /* What a sample stands for is bounded, or sums would overflow. */
     const double most = (double)(UINT64_C(1) << 60);
     assert(weight >= WEIGHT_ONE);
     return (uint64_t)((weight < most ? weight : most) + 0.5);
@@ -121,7 +121,7 @@ static void change_live(struct context *context, const struct sums *from, const 
     tell();
 }
 
-/* The same for an object that was not there, or is not there any more. */
+/* The same for an object that is new, or (subtract_live) is gone. */
 static inline void add_live(struct context *context, const struct sums *change) {
     assert(lock_is_mine(&g.lock) && context->generation == g.generation);
     context_save(context, g.peak_number);
@@ -230,7 +230,7 @@ void record_unlock(void) {
 
 /* ---------------------------------------------------------------- numbers */
 
-/* One that was used before, or a new one; 0 without memory. */
+/* A number that was used before, or a new one; 0 without memory. */
 static uint32_t take_number(void) {
     assert(lock_is_mine(&g.lock));
     if (LIKELY(g.nunused > 0)) {
@@ -241,7 +241,7 @@ static uint32_t take_number(void) {
     return has_room ? ++g.last : 0;
 }
 
-/* Nothing is read from the records, which may not have been touched for long. */
+/* Reads nothing from the records, which may not have been touched for a long time. */
 uint32_t record_take_slowly(struct record_stash *stash) {
     record_lock();
     while (stash->count < RECORD_STASH / 2) {
@@ -278,7 +278,7 @@ void record_empty_stash(struct record_stash *stash) {
 
 /* ---------------------------------------------------------------- events */
 
-/* False: without memory for its context it is not counted. */
+/* False: not counted, for want of memory for its context. */
 static inline bool count(struct record *record, struct context *context, uint32_t number,
                          uint64_t weight) {
     record->context = number;
@@ -293,8 +293,8 @@ static inline bool count(struct record *record, struct context *context, uint32_
     return true;
 }
 
-/* As context_find, which is asked where the stash does not know; NULL, and a number of 0, without
- * memory. */
+/* Like context_find, which is called only if the stash does not have it; NULL, and the number 0,
+ * without memory. */
 static inline struct context *find_context(struct record_stash *stash, uint32_t stack,
                                            uint32_t owner, uint32_t *number) {
     unsigned at = stack % RECORD_FOUND;
@@ -333,7 +333,7 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
     return is_counted;
 }
 
-/* Its counts go; where they still mean something, those who keep a diary are told, unless `end` is NULL. */
+/* Subtracts a record's counts, if they still count, and notes its end unless `end` is NULL. */
 static inline __attribute__((always_inline)) void uncount(uint32_t number, struct record *record,
                                                           const struct record_end *end) {
     if (record->generation != g.generation || record->context == 0) {
@@ -374,7 +374,7 @@ void record_leave(uint32_t number, struct record_stash *stash, const struct reco
 
 static void change_size(struct record *record, uint64_t usable) {
     struct sums before = sums_of_record(record);
-    /* What was asked for is not known here: all of it, when it grew. */
+    /* What was asked for is not known here: all of it, if the object grew. */
     bool grew = usable > record->usable;
     uint64_t requested = grew ? usable : min_size(record_requested(record), usable);
     record->usable = usable;
@@ -489,8 +489,8 @@ bool record_peek(uint32_t number, struct prof_live *live) {
 
 /* ---------------------------------------------------------------- threads that end */
 
-/* Lets others have the lock for a moment.  What is freed meanwhile may retire the next context: then it
- * starts again. */
+/* Lets others have the lock for a moment.  A free meanwhile may retire the next context: then start
+ * again with the first. */
 static uint32_t pause_before(uint32_t number, uint32_t owner) {
     record_unlock();
     record_lock();

@@ -7,12 +7,12 @@
  *
  * A record is made in three steps, so that the lock is taken once for it:
  *
- *      record_take     a number, and a place for what is known so far; from the caller's stash, with no lock
+ *      record_take     a number, with room for what is known so far; from the stash, without a lock
  *      record_enter    the object exists: the sums change
  *      record_leave    the object is freed: the sums change back, the number may be used again
  *
- * Generations.  A reset forgets everything without touching it: records and contexts carry the number of
- * the generation they belong to, and those of another do not count.
+ * Generations.  A reset forgets everything without touching it: records and contexts carry the
+ * number of the generation they belong to, and those of another do not count.
  *
  * Threads     One lock guards all of it, and what is in context.h, owner.h, recent.h and journal.h.
  *             It is held for a few hundred nanoseconds; functions here take it unless they say otherwise.
@@ -24,12 +24,12 @@
 
 #include "prof/context.h"
 
-/* What a free needs of it, and no more: that has not been touched since the object was allocated. */
+/* What a free needs and no more: a record has not been touched since its object was allocated. */
 struct record {
-    uint32_t context;        /* 0: could not be had: not counted.  Until it is entered: its stack */
+    uint32_t context;        /* 0: none to be had, not counted.  Until it is entered: its stack */
     uint32_t generation;     /* RECORD_UNUSED, RECORD_TAKEN or the one it counts in */
     _Atomic uint32_t recent; /* its entry in recent.c; 0: none */
-    int32_t slack;           /* usable bytes less those that were asked for */
+    int32_t slack;           /* usable bytes minus those asked for */
     uint64_t usable;
     uint64_t weight; /* of the object, in 65536ths; it never changes */
 };
@@ -53,7 +53,7 @@ struct record_stash {
     } found[RECORD_FOUND];
 };
 
-/* A number, or 0 without memory; and back, if it was not entered.  The first is the rest of the second. */
+/* Takes a number (0: no memory), or gives it back unentered.  The first is half of the second. */
 uint32_t record_take_slowly(struct record_stash *stash);
 static inline uint32_t record_take(struct record_stash *stash) {
     return LIKELY(stash->count != 0) ? stash->numbers[--stash->count] : record_take_slowly(stash);
@@ -72,8 +72,8 @@ static inline uint64_t *record_birth(uint32_t number) {
     return table_at_sized(&record_births, number, sizeof(uint64_t));
 }
 
-/* The owner's object exists; stack, sizes and time of birth are in the record.  False: without memory it
- * is not counted. */
+/* The owner's object exists; stack, sizes and time of birth are in the record.  False: not counted,
+ * for want of memory. */
 bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash);
 
 /* Who frees an object, where, and when; stack and time may be 0: not known. */
@@ -82,24 +82,22 @@ struct record_end {
     uint64_t ns;
 };
 
-/* An object that is freed within this number of nanoseconds after its birth is temporary.  Time and not a
- * number of allocations in between, because the answer must not depend on the rate of sampling. */
+/* An object that is freed within this time after its birth is temporary.  Time is used and not the
+ * allocations in between, because the answer must not depend on the sampling rate. */
 enum { RECORD_TEMPORARY_NS = 1000000 };
 
-/* The object is gone.  The number goes to the stash, or to all where that is NULL. */
+/* The object is gone.  The number goes to the stash, or to all threads if that is NULL. */
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end);
 
 /* The object has another size now. */
 void record_resize(uint32_t number, uint64_t usable);
 
-/*
- * The same for a mapping of the program's.  It is no sample, so it stands for itself, whatever the rate,
- * and neither classes nor those who keep a diary of samples hear of it.  With 0 bytes it is gone.
- */
+/* The same for a mapping of the program's.  It is no sample, so it stands for itself, whatever the
+ * rate, and is counted neither by class nor by recent.h and journal.h.  With 0 bytes it is gone. */
 bool record_enter_mapping(uint32_t number, uint32_t owner);
 void record_resize_mapping(uint32_t number, uint64_t bytes);
 
-/* Gives the numbers of a stash to all. */
+/* Gives the numbers of a stash to all threads. */
 void record_empty_stash(struct record_stash *stash);
 
 /* ---------------------------------------------------------------- the whole */
@@ -123,11 +121,11 @@ bool record_read_context(uint32_t number, struct context *context);
 /* A live record, with no lock taken; false: it does not live. */
 bool record_peek(uint32_t number, struct prof_live *live);
 
-/* The thread of this number has ended; the second: all have, but this one. */
+/* The thread of this number has ended; the second: all but this one have. */
 void record_owner_ended(uint32_t owner);
 void record_forked(uint32_t survivor);
 
-/* For the others behind the lock. */
+/* For the other files behind the lock. */
 void record_lock(void);
 void record_unlock(void);
 

@@ -2,9 +2,9 @@
  *
  * sample.c - an allocation that is sampled: the stack first, with no lock held, then the object.
  *
- * Threads     Call inside.  What the walk of the stack allocates is served apart (heap/emergency.h).
- * Errors      A record that cannot be had, and memory for a tracked object that cannot, leave the
- *             allocation as it would be without a profiler.  errno stays as it was.
+ * Threads     Call inside.  What the stack walk allocates is served apart (heap/emergency.h).
+ * Errors      Without a record, or without memory for a tracked object, the allocation is what it
+ *             would be without a profiler.  errno stays as it was.
  * Read next   heap/track.c for whose turn it is, prof/prof.h for the record.
  */
 #include "prof/sample.h"

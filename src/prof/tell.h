@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tell.h - how the profiler tells others, by the marks and hooks of prof.h.
+ * tell.h - how the profiler notifies others, by the marks and hooks of prof.h.
  *
  * Threads     Everything may be read and written by any thread at any time.
  */
@@ -9,8 +9,7 @@
 #include "base/attention.h"
 #include "prof/prof.h"
 
-/* The profiler has counted: estimates of bytes ever allocated and of those alive.  May be called with any
- * lock held. */
+/* The profiler has counted: estimates of bytes ever allocated and alive.  Any lock may be held. */
 static inline void tell_totals(uint64_t allocated, uint64_t live) {
     uint64_t freed = allocated > live ? allocated - live : 0;
     if (UNLIKELY(allocated >= atomic_load_explicit(&tell_marks.allocated, memory_order_relaxed) ||
@@ -21,6 +20,6 @@ static inline void tell_totals(uint64_t allocated, uint64_t live) {
     }
 }
 
-/* A profile was written to this file.  The caller is inside; the program's function is called outside, so
- * it may allocate. */
+/* A profile was written to this file.  Call inside; the program's function is called outside, so it
+ * may allocate. */
 void tell_dumped(const char *path);

@@ -2,22 +2,22 @@
  *
  * usdt.c - two places in the code that agents can find and stop at.
  *
- * A probe is a nop, and a note in the file of the library that says where it is, in which registers its
- * arguments are, and where its semaphore is: a 16-bit number that the kernel increases in the memory
- * of the process while somebody listens.  The form of the note is that of systemtap, version 3, which
- * bpftrace, perf, gdb and OpenTelemetry's profiler read; `readelf -n` prints it.
+ * A probe is a nop, and a note in the library's file that says where it is, in which registers its
+ * arguments are, and where its semaphore is: a 16-bit number that the kernel increases in the
+ * memory of the process while somebody listens.  The form of the note is that of systemtap, version
+ * 3, which bpftrace, perf, gdb and OpenTelemetry's profiler read; `readelf -n` prints it.
  *
  *      name size, description size, type 3, "stapsdt"
  *      address of the nop, link-time address of _.stapsdt.base, address of the semaphore
- *      provider, name, arguments, each with an end
+ *      provider, name, arguments, each with a NUL
  *
  * A reader compares the base with where the section .stapsdt.base is, and so learns by how much the
- * addresses were moved after linking.  The semaphores are in heap/bin.h, beside the word that every slow
- * call looks at anyway: an agent that attaches is noticed at the next slow call of any thread.
+ * addresses were moved after linking.  The semaphores are in heap/bin.h, beside the word that every
+ * slow call looks at anyway: an agent that attaches is noticed at the next slow call of any thread.
  *
  * Weight.  A sampled object of s bytes stands for s / p bytes, p = 1 - e^(-s/R).  Listeners expect
- * a multiple of R, the number of samples a walk along the bytes would have taken there.  The multiple
- * below or above s / p is drawn so that the mean is right.
+ * a multiple of R: the number of samples that a walk along the bytes would have taken.  The
+ * multiple below or above s / p is drawn so that the mean is right.
  */
 #include "prof/usdt.h"
 
@@ -29,7 +29,7 @@ _Static_assert(offsetof(struct bin_unusual_line, word) == 0 && BIN_ALLOC_AGENTS 
                    BIN_FREE_AGENTS == 6,
                "the notes below name these places");
 
-/* The section that notes are measured by.  One byte, once in every file it is linked into. */
+/* The section that notes are relative to.  One byte, once in every file it is linked into. */
 __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
         ".weak _.stapsdt.base\n"
         ".hidden _.stapsdt.base\n"
@@ -52,7 +52,7 @@ __asm__(".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n"
     "994: .balign 4\n"                                                                             \
     ".popsection\n"
 
-/* One site each.  clang does not clone, and does not know the word. */
+/* One site each.  clang does not clone, and does not know the attribute. */
 #if __has_attribute(noclone)
 #define SITE __attribute__((noinline, noclone))
 #else

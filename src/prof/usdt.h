@@ -14,14 +14,14 @@
 
 #include "heap/heap.h"
 
-/* A probe each.  These are where agents attach. */
+/* One probe each, where agents attach. */
 void usdt_alloc(const void *object, size_t size, uint64_t weight);
 void usdt_free(const void *object);
 
-/* How many bytes one sample stands for: it was sampled at the size `sampled`, and is `usable` now. */
+/* How many bytes an object stands for that was sampled at size `sampled` and is `usable` now. */
 uint64_t usdt_weight(size_t sampled, size_t usable, uint64_t rate);
 
-/* The same for whoever is not there, mostly. */
+/* The probe with its weight; the functions below call it only if somebody listens. */
 void usdt_tell_sampled(const void *object, size_t size, size_t sampled, size_t usable);
 
 static inline void usdt_sampled(const void *object, size_t size, size_t usable) {
@@ -36,7 +36,7 @@ static inline void usdt_freed(const void *object) {
     }
 }
 
-/* It counts as freed and as allocated again. */
+/* A resized object counts as freed and allocated again. */
 static inline void usdt_resized(const void *before, const void *object, size_t old_usable,
                                 size_t usable) {
     if (UNLIKELY(bin_has_agents())) {
