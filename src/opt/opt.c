@@ -3,7 +3,7 @@
  * opt.c - the table of options, and one configuration text: key:value pairs separated by commas.
  *
  * May run inside the first allocation of the process, so it uses no memory but the stack and the
- * fields of `opt`.  What cannot be understood is said in one line and skipped.
+ * fields of `opt`.  What cannot be understood is reported in one line and skipped.
  *
  * Read next   options.def, the table of all options; opt_sources.c, where texts come from.
  */
@@ -26,7 +26,7 @@ static uint64_t share_of_huge_page(uint64_t ratio) {
     return max_size(ratio * HUGE_PAGE / RATIO_ONE, 4096);
 }
 
-/* False when it was without effect. */
+/* False if that had no effect. */
 static bool set_others(enum opt_sets sets, uint64_t number) {
     switch (sets) {
     case OPT_SETS_TCACHE_MAX:
@@ -282,7 +282,7 @@ bool opt_next_range(const char **list, const char *end, struct opt_range *range)
     }
     struct piece value = take_until(to.start + to.length + 1, end, "|");
     const char *rest = value.start + value.length;
-    /* A bar wants another range behind it. */
+    /* A bar must be followed by another range. */
     if (!parse_magnitude(from, &range->from) || !parse_magnitude(to, &range->to) ||
         !parse_magnitude(value, &range->value) || range->from > range->to || rest + 1 == end) {
         return false;
@@ -346,7 +346,7 @@ static void store_letters(char *field, struct piece value) {
     }
 }
 
-/* Whoever does not want to be steered has the last word, wherever it stands. */
+/* control:off is final, whichever source says it. */
 static bool is_final(const void *field) {
     return field == &opt.control && opt.control == CONTROL_OFF;
 }
@@ -401,7 +401,7 @@ static void refuse(const struct opt_row *row, struct piece value, const char *so
              source, words);
 }
 
-/* What is accepted. */
+/* Acts on a pair that is accepted. */
 static void take(const struct opt_row *row, struct piece value, uint64_t number,
                  const char *source) {
     bool has_effect = row->effect != OPT_OBSOLETE;
@@ -546,7 +546,7 @@ union value opt_read(size_t index) {
     }
     uint64_t kept = *(const uint64_t *)opt_field(row);
     switch (row->leaf) {
-    case VALUE_BOOL: /* of a choice, the first word says no */
+    case VALUE_BOOL: /* the first word of a choice means no */
         value.boolean = kept != 0;
         break;
     case VALUE_STRING:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt.h - the options of options.def as one struct, and how they can be asked for by name.
+ * opt.h - the options of options.def as one struct, and how to read them by name.
  *
  * Threads     opt_init() runs alone, at the start; from then on everything here is only read.
  */
@@ -8,7 +8,7 @@
 
 #include "base/value.h"
 
-/* What may be said as the value of a key. */
+/* What the value of a key may be. */
 enum opt_type {
     OPT_TYPE_SWITCH,   /* true or false */
     OPT_TYPE_UNSIGNED, /* a number: 8, 0x8, 010, 8k */
@@ -28,11 +28,11 @@ enum opt_limits { OPT_REFUSE, OPT_CLIP, OPT_CLIP_ALOUD };
 
 enum opt_effect {
     OPT_ACTS,
-    OPT_IGNORED, /* a key of jemalloc without meaning here: accepted, readable, not a word about it */
+    OPT_IGNORED,  /* a key of jemalloc without meaning here: silently accepted, readable */
     OPT_OBSOLETE, /* a key of older versions: one line says that it has no effect */
 };
 
-/* What a key sets whose own value is not kept. */
+/* What is set by a key whose own value is not kept. */
 enum opt_sets {
     OPT_SETS_NONE,
     OPT_SETS_TCACHE_MAX,
@@ -40,7 +40,7 @@ enum opt_sets {
     OPT_SETS_NO_DECAY, /* by -1 */
     OPT_SETS_HUGIFICATION,
     OPT_SETS_PURGE,
-    OPT_SETS_WHAT_IS, /* nothing, but one of its words is true */
+    OPT_SETS_WHAT_IS, /* nothing: its second word is true anyway */
 };
 
 /* How each type of option is kept. */
@@ -57,7 +57,7 @@ struct options {
 #include "opt/options.def"
 };
 
-/* The values of each choice, in the order of their words: enum { THP_AUTO, THP_NEVER, ... }; and so on. */
+/* The values of each choice, in the order of their words: enum { THP_AUTO, THP_NEVER, ... }; ... */
 #define WORD(value, word) value,
 #define CHOICE(name, initial, effect, leaf, help, words) enum { words };
 #include "opt/options.def"
@@ -78,18 +78,16 @@ enum opt_source {
     OPT_SOURCES,
 };
 
-/* What the program has to say; NULL: nothing. */
+/* The program's variables; NULL: absent. */
 struct opt_program {
     const char *conf;
     const char *conf_harder;
 };
 
-/*
- * Sets every option to its default, then reads all sources, a later one winning over those before;
- * in a set-uid process and the like, nothing of the environment.  A malformed or unknown entry is one
- * warning line and the rest still applies; but with abort_conf:true the process ends, after all of
- * them have been named.
- */
+/* Sets every option to its default, then reads all sources, a later one winning over those before;
+ * in a set-uid process and the like, nothing from the environment.  A malformed or unknown entry is
+ * one warning line and the rest still applies; but with abort_conf:true the process ends, after all
+ * such entries have been named. */
 void opt_init(struct opt_program program);
 
 /* The text of a source, or NULL where it is absent.  For OPT_FROM_BUILD it is never NULL. */
@@ -103,13 +101,13 @@ struct opt_range {
     uint64_t from, to, value;
 };
 
-/* Takes the next range off a list.  False at its end and at a mistake, where it is not the end. */
+/* Takes the next range off a list.  False at its end, and at a mistake, before the end. */
 bool opt_next_range(const char **list, const char *end, struct opt_range *range);
 
-/* A row of options.def, as it stands there.  It has no addresses: the loader would have to fill them in,
- * in every process, and the table would be memory of each. */
+/* A row of options.def, as it stands there.  It has no addresses: the loader would have to fill
+ * them in, and every process would need its own copy of the table. */
 struct opt_row {
-    const char *help; /* NULL but in tools */
+    const char *help; /* NULL except in tools */
     char name[48];
     uint8_t type;   /* enum opt_type */
     uint8_t limits; /* enum opt_limits */
@@ -127,7 +125,7 @@ struct opt_row {
 /* Where its value is kept; NULL: nowhere. */
 void *opt_field(const struct opt_row *row);
 
-/* The rows of options.def in their order, for those who list or read all of them. */
+/* The rows of options.def in their order, for listing or reading all of them. */
 size_t opt_count(void);
 const struct opt_row *opt_row(size_t row);
 const char *opt_name(size_t row);
@@ -148,14 +146,14 @@ struct opt_alias {
 size_t opt_alias_count(void);
 const struct opt_alias *opt_alias(size_t row);
 
-/* Bytes allocated, and bytes more alive than ever, from one profile to the next, where nobody says. */
+/* Defaults: bytes allocated, or added to the highest live total, from one profile to the next. */
 enum { GPERFTOOLS_ALLOC_INTERVAL = 1 << 30, GPERFTOOLS_LIVE_STEP = 100 << 20 };
 
 /*
- * A program may be linked with gperftools as well.  Its libraries would act on the same variables in their
- * constructors: write the same files, want the same signals, and check a heap that nobody uses.  So the
- * variables go out of sight when they have been read, and come back when those constructors have run,
- * which they have before ours where tally is preloaded.  No thread but the first may be running.
+ * A program may be linked with gperftools as well.  Its libraries would act on the same variables
+ * in their constructors: write the same files, want the same signals, and check a heap that nobody
+ * uses.  So the variables are hidden once they have been read, and restored once those constructors
+ * have run; where tally is preloaded, they run before ours.  Only the first thread may run.
  */
 void opt_gperftools_hide(void);
 void opt_gperftools_show(void);

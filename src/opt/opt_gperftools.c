@@ -2,10 +2,10 @@
  *
  * opt_gperftools.c - the variables of gperftools' profilers, turned into options of ours.
  *
- * The name of files is HEAPPROFILE, or CPUPROFILE, and whatever keeps the processes of one job apart: a rank that
- * the launcher gives, the first of those below that is there, or the process id.  A process whose name
- * has no process id asks for one in the programs it will start, by a variable it adds to its own
- * environment, since these would write the same files otherwise.
+ * Files are called HEAPPROFILE, or CPUPROFILE, plus whatever keeps the processes of one job apart:
+ * a rank from the launcher, by the first variable below that is set, or the process id.  A process
+ * whose files have no process id in their names adds a variable to its environment that asks for
+ * one in the programs it starts, since these would write the same files otherwise.
  *
  *      PMIX_RANK=3                         .rank-3
  *      SLURM_JOB_ID=.. SLURM_PROCID=3      .slurmid-3
@@ -117,7 +117,7 @@ void opt_gperftools_profile(const char *path) {
     }
 }
 
-/* What starts something in gperftools. */
+/* The variables that start something in gperftools. */
 static const char *const acting[] = {
     "HEAPPROFILE",
     "HEAPPROFILESIGNAL",
@@ -131,8 +131,8 @@ enum { ACTING = sizeof(acting) / sizeof(acting[0]), OTHER_CASE = 'a' ^ 'A' };
 
 static bool is_hidden;
 
-/* Turns the case of the first letter of these names in the environment as it is now, as often as each occurs:
- * constructors may have copied it meanwhile. */
+/* Switches the case of the first letter of these names, wherever they occur in the environment as
+ * it is now: constructors may have copied it meanwhile. */
 static void turn(bool to_hidden) {
     char name[32];
     for (unsigned i = 0; i < ACTING; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt_heapcheck.c - the variables of gperftools' heap checker, and of LeakSanitizer, as options of ours.
+ * opt_heapcheck.c - the variables of gperftools' heap checker and LeakSanitizer as our options.
  *
  *      HEAPCHECK    leak_check   leak_since_main   leak_threads, leak_globals
  *      minimal      exit         true              true
@@ -10,7 +10,7 @@
  *      as-is        by the three variables of its own
  *      local        local        false             true
  *
- * Each of them records every allocation, so that stacks, sizes as asked for and times of birth are known.
+ * Each of them records every allocation, so that stacks, requested sizes and birth times are known.
  */
 #include "opt/opt_heapcheck.h"
 
@@ -69,7 +69,7 @@ static void read_mode(const char *mode) {
     fatal("Unsupported heap_check flag: %s", quoted);
 }
 
-/* Where the mode leaves it to them. */
+/* The three variables that mode as-is goes by. */
 static void read_sensitivity(void) {
     const char *mode = os_environment("HEAPCHECK");
     if (mode != NULL && strcmp(mode, "as-is") == 0) {
@@ -91,7 +91,7 @@ static void copy_path(char *to, size_t capacity, const char *variable, const cha
     to[length] = '\0';
 }
 
-/* One key=value of LSAN_OPTIONS; those without a meaning here are passed over, as unknown ones are there. */
+/* One key=value of LSAN_OPTIONS; keys without a meaning here are ignored, as LSan does. */
 static void read_lsan_pair(const char *key, size_t key_length, const char *value, size_t length) {
     static const struct {
         char key[20];
@@ -123,7 +123,7 @@ static void read_lsan_pair(const char *key, size_t key_length, const char *value
     }
 }
 
-/* key=value, parted by colons, commas or blanks; a value may stand in quotes. */
+/* key=value, separated by colons, commas or blanks; a value may stand in quotes. */
 static void read_lsan(const char *text) {
     while (*text != '\0') {
         text += strspn(text, ":, \t\n\r");

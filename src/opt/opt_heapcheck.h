@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt_heapcheck.h - the variables of gperftools' heap checker and of LeakSanitizer, for opt_sources.c.
+ * opt_heapcheck.h - the variables of gperftools' heap checker and LeakSanitizer, for opt_sources.c.
  */
 #pragma once
 

@@ -5,9 +5,9 @@
  *      build string  <  malloc_conf  <  link /etc/malloc.conf  <  variables of other allocators
  *          <  MALLOC_CONF  <  JE_MALLOC_CONF  <  TALLY_CONF  <  malloc_conf_2_conf_harder
  *
- * Each source is looked at twice: first for confirm_conf alone, which concerns what is printed about
- * all of them.  The environment may be overwritten by the program later (some write their title
- * there), so what can be asked for afterwards is copied.
+ * Each source is read twice: first for confirm_conf alone, which decides what is printed about all
+ * of them.  The environment may be overwritten by the program later (some write their title there),
+ * so what can be asked for afterwards is copied.
  *
  * Read next   opt.c, which reads one text.
  */
@@ -35,7 +35,7 @@ enum {
     MOST_BACKGROUND_THREADS = 4095,
 };
 
-/* One source: how it is called in a warning, and in the list that confirm_conf prints. */
+/* One source: what it is called in a warning, and in the list that confirm_conf prints. */
 static const struct {
     const char *name;
     const char *description;
@@ -62,7 +62,7 @@ enum alias_meaning {
     ALIAS_NOTHING,
     /* By the rules of gperftools: */
     ALIAS_HEAP_PROFILE,
-    ALIAS_COUNT, /* nothing below 0 */
+    ALIAS_COUNT, /* not below 0 */
     ALIAS_POWER, /* its logarithm */
     ALIAS_TRUTH, /* a switch */
     ALIAS_CPU_PROFILE,
@@ -130,7 +130,7 @@ static void translate(const struct opt_alias *alias, int64_t number, char *pair,
     }
 }
 
-/* Its rule surprises those who write "on". */
+/* The rule of gperftools surprises users who write "on". */
 static void read_truth(const struct opt_alias *alias, const char *text, const char *quoted) {
     char pair[120];
     bool truth = opt_gperftools_switch(text);
@@ -141,7 +141,7 @@ static void read_truth(const struct opt_alias *alias, const char *text, const ch
     opt_parse(pair, alias->variable);
 }
 
-/* Those of the CPU profiler; false for others. */
+/* The variables of the CPU profiler; false for others. */
 static bool read_cpu(const struct opt_alias *alias, const char *text) {
     char pair[120] = "";
     uint64_t number = 0;

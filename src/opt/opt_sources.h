@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * opt_sources.h - what opt_sources.c needs of opt.c, and nobody else does.
+ * opt_sources.h - what only opt_sources.c needs of opt.c.
  */
 #pragma once
 
@@ -12,7 +12,7 @@ void opt_reset(void);
 /* Print each pair that is accepted, from now on. */
 void opt_echo(bool echoes);
 
-/* Mistakes in configuration texts, but for those in keys that come and go between versions. */
+/* Mistakes in configuration texts, except in keys that come and go between versions. */
 void opt_add_mistake(void);
 unsigned opt_mistakes(void);
 
