@@ -3,10 +3,10 @@
  * container.c - appends frames to a file that is whole after each of them.
  *
  * A frame is made in memory of its own, with its sums, and written by one call.  The file is opened
- * for that call alone: a descriptor that we kept could be closed by the program and be another file's
- * the next moment.  So each time the file is looked at before it is written to: it must be the one that was
- * made here.  What a write leaves half done is cut off again; if the process is killed in the middle,
- * readers find that out by the sums.
+ * for that call alone: a descriptor that we kept could be closed by the program and be another
+ * file's the next moment.  So the file is checked before each write: it must be the one that was
+ * created here.  What a write leaves half done is cut off again; if the process is killed in the
+ * middle, readers find that out by the sums.
  *
  * Cost        A snapshot of 20,000 stacks with 20 frames each: see docs/manual/run.md.
  * Read next   contract/frames.h; control/recorder.c says when.
@@ -30,8 +30,8 @@ static void put_little(char *to, uint64_t value, unsigned bytes) {
     }
 }
 
-/* Fills in the head of a frame whose payload lies behind room for it, and aligns its end.  `at` is where
- * the head is in the pile; false without memory. */
+/* Fills in the head of a frame, for which there is room at `at` in the pile, before the payload,
+ * and aligns the frame's end; false without memory. */
 static bool seal(struct pile *pile, size_t at, enum frame_type type, uint64_t t_ns) {
     uint32_t table[256];
     size_t payload = pile->length - at - FRAME_HEAD_BYTES;
@@ -82,7 +82,7 @@ static bool is_ours(const struct container *container, const struct os_identity 
            found->bytes >= container->bytes;
 }
 
-/* Behind the last whole frame; what is there, if anything, is half of one. */
+/* Writes behind the last whole frame; anything there is a part of an unfinished one. */
 static int write_at_end(struct container *container, int fd, const struct pile *pile) {
     struct os_identity found;
     int error = os_identify(fd, &found);
@@ -111,11 +111,11 @@ static int append(struct container *container, const struct pile *pile) {
         return fd;
     }
     int error = write_at_end(container, fd, pile);
-    int closed = os_close(fd); /* Some file systems find out here that there is no room. */
+    int closed = os_close(fd); /* Some file systems notice only here that there is no room. */
     return error != 0 ? error : closed;
 }
 
-/* A frame of bytes that are there already. */
+/* A frame whose bytes exist already. */
 static int append_bytes(struct container *container, enum frame_type type, const void *bytes,
                         size_t length) {
     struct pile pile = {0};
@@ -142,7 +142,7 @@ static int create(struct container *container, const char *path) {
         return -ENOENT;
     }
     if (os_exists(path)) {
-        return -EEXIST; /* We would learn it at the end, too. */
+        return -EEXIST; /* Better now than at the end. */
     }
     fmt_text(container->path, sizeof(container->path), "%s.part", path);
     return os_create(container->path);

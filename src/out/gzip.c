@@ -2,10 +2,10 @@
  *
  * gzip.c - the small part of RFC 1951 and 1952 that makes a profile a third as long.
  *
- * Every piece is one block with the code that the standard fixes, so there is no table to compute or
- * to send.  Repetitions are found by a hash of the next four bytes, which remembers one earlier place,
- * within the piece.  A better search would save another third and cost several times as much; profiles
- * that are kept for long can be compressed again by others.
+ * Every piece is one block with the code that the standard fixes, so there is no table to compute
+ * or to send.  Repetitions are found by a hash of the next four bytes, which remembers one earlier
+ * place, within the piece.  A better search would save another third and cost several times as
+ * much; profiles that are kept for long can be compressed again by other tools.
  *
  * Cost        About 10 ns for each byte that comes in.
  */
@@ -123,7 +123,7 @@ static size_t common_length(const char *a, const char *b, size_t most) {
     return length;
 }
 
-/* How many bytes at `at` were there before, at `*before`; 0: too few, or too long ago. */
+/* How many bytes at `at` repeat those at `*before`; 0: too few, or too far back. */
 static size_t find_repetition(struct gzip *gzip, const char *bytes, size_t at, size_t length,
                               size_t *before) {
     if (length - at < LENGTH_LEAST) {

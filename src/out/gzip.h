@@ -22,8 +22,8 @@ struct gzip {
     uint32_t heads[GZIP_HEADS]; /* where a piece last had four bytes of this hash, plus one */
 };
 
-/* The sum at the end of a gzip file, which other formats have, too: a table of its own, then piece by piece
- * from 0 on. */
+/* The CRC at the end of a gzip file, which other formats use, too: make its table, then add piece
+ * by piece, beginning with 0. */
 void gzip_make_crc_table(uint32_t table[256]);
 uint32_t gzip_crc(const uint32_t table[256], uint32_t crc, const void *bytes, size_t length);
 
@@ -32,5 +32,5 @@ void gzip_begin(struct gzip *gzip, struct out *to);
 /* A target for an out: each piece becomes a block. */
 int gzip_take(void *gzip, const char *bytes, size_t length);
 
-/* Ends the file; `to` is still to be ended. */
+/* Ends the file; the caller ends `to`. */
 void gzip_end(struct gzip *gzip);

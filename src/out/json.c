@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- values */
 
-/* Characters from here on that need no care: printable ASCII without quotes and backslashes. */
+/* Characters from here on that need no escape: printable ASCII without quotes and backslashes. */
 static size_t count_plain(const char *text) {
     size_t count = 0;
     while (text[count] >= ' ' && text[count] < 0x7f && text[count] != '"' && text[count] != '\\') {
@@ -17,8 +17,8 @@ static size_t count_plain(const char *text) {
     return count;
 }
 
-/* Puts the character that `text` begins with and returns its bytes.  One of several bytes stays in one
- * piece, so that every piece is valid text. */
+/* Puts the character that `text` begins with and returns its bytes.  A character of several bytes
+ * stays in one piece, so that every piece is valid text. */
 static size_t put_character(struct out *out, const char *text) {
     size_t length = fmt_utf8_length(text);
     if (length == 0) {

@@ -2,8 +2,8 @@
  *
  * json.h - JSON into an out, member by member.
  *
- * Commas come by themselves.  Strings are hostile: options come from the environment, names from the
- * program.  Whatever they hold, the text stays JSON, and has one line per line.
+ * Commas come by themselves.  Strings are hostile: options come from the environment, names from
+ * the program.  Whatever they hold, the text stays JSON, and strings add no lines to it.
  *
  * Threads     One out, one thread.
  */
@@ -20,7 +20,7 @@ void json_hex(struct out *out, const char *key, uint64_t number); /* as a string
 void json_string(struct out *out, const char *key, const char *text);
 void json_value(struct out *out, const char *key, enum value_type type, union value value);
 
-/* A value by itself: a text in quotes, as JSON wants it; or by its type: true, -1, "text".  NULL is "";
+/* A value by itself: a text in quotes, escaped; or by its type: true, -1, "text".  NULL is "";
  * bytes that are not UTF-8 become U+FFFD. */
 void json_quote(struct out *out, const char *text);
 void json_print(struct out *out, enum value_type type, union value value);

@@ -33,7 +33,7 @@ static void write_hex(char *text, const unsigned char *bytes, size_t length) {
     text[2 * length] = '\0';
 }
 
-/* Looks through the notes for the one of the linker. */
+/* Searches the notes for the linker's build id. */
 static bool find_build_id(const unsigned char *notes, size_t length, char *build_id) {
     Elf64_Nhdr note;
     for (size_t at = 0; at + sizeof(note) <= length;) {
@@ -59,8 +59,8 @@ static bool read_file_header(int memory, uintptr_t base, Elf64_Ehdr *file) {
            file->e_phentsize == sizeof(Elf64_Phdr);
 }
 
-/* The build id of the file whose beginning is mapped at `base`.  Notes lie behind the header of the part
- * that begins there, as linkers order them. */
+/* The build id of the file whose beginning is mapped at `base`.  Notes lie behind the header, in
+ * the part that is mapped there, as linkers order them. */
 static void read_build_id(int memory, uintptr_t base, char *build_id) {
     unsigned char notes[NOTE_BYTES];
     Elf64_Ehdr file;
@@ -260,7 +260,7 @@ const struct maps_module *maps_module(const struct maps *maps, size_t index) {
 }
 
 uintptr_t maps_tell(const struct maps *maps, size_t module, uintptr_t address) {
-    enum { LG_DISTANCE = 36 }; /* more than any module has */
+    enum { LG_DISTANCE = 36 }; /* longer than any module */
     if (!maps->hides) {
         return address;
     }

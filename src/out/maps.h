@@ -2,8 +2,8 @@
  *
  * maps.h - what is loaded where: the executable parts of the address space, with build ids.
  *
- * Threads     All functions may be called from any thread, with no lock held; the loader is not asked,
- *             so one who holds its lock is not waited for.  One struct maps, one thread.
+ * Threads     All functions may be called from any thread, with no lock held; the loader is not
+ *             asked, so nobody waits for its lock.  One struct maps, one thread.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct maps {
     struct pile modules; /* in the order of their addresses */
     size_t count;        /* of modules */
     size_t program;      /* which of them is the program; `count` where none is */
-    bool hides;          /* addresses are not to be told */
+    bool hides;          /* addresses are not to be shown */
 };
 
 /* Reads them.  Where /proc is missing, or there is no memory, `maps` is empty. */
@@ -37,17 +37,17 @@ void maps_release(struct maps *maps);
 
 const struct maps_module *maps_module(const struct maps *maps, size_t index);
 
-/* The index of the module that has the address, or `count`. */
+/* The index of the module that contains the address, or `count`. */
 size_t maps_find(const struct maps *maps, uintptr_t address);
 
-/* An address of a module, or its end, as it may be told.  Hidden ones count as if the modules lay one behind
- * the other, far apart, so readers find the same places in them; 0 for what is in none. */
+/* An address of a module, or its end, as it may be shown.  If hidden, it is as if the modules lay
+ * one behind the other, far apart, so readers find the same places; 0 outside of all. */
 uintptr_t maps_tell(const struct maps *maps, size_t module, uintptr_t address);
 
 /* Takes the next line off a text of maps, with its end; 0 bytes when there is none. */
 size_t maps_next_line(const struct maps *maps, size_t at);
 
-/* The fields of a line that are of use.  One that is cut short has no path. */
+/* The useful fields of a line.  A line that is cut short has no path. */
 struct maps_line {
     uintptr_t start, end;
     uint64_t offset;
@@ -57,7 +57,7 @@ struct maps_line {
 };
 void maps_parse_line(const char *line, size_t length, struct maps_line *fields);
 
-/* The text alone, into an empty pile; false where there is none, or not all of it. */
+/* The text alone, into an empty pile; false if it cannot be read to its end. */
 bool maps_read_text(struct pile *text);
 
 /* Is this line about executable memory? */

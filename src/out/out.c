@@ -2,8 +2,8 @@
  *
  * out.c - the buffer between a writer of a format and where its bytes go.
  *
- * A dump is mostly addresses, hundreds of thousands of them, so numbers are made here and not by the
- * general formatter of base/fmt.h, which is several times slower.
+ * A dump is mostly addresses, hundreds of thousands of them, so numbers are formatted here and not
+ * by the general formatter of base/fmt.h, which is several times slower.
  */
 #include "out/out.h"
 

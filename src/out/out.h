@@ -2,8 +2,8 @@
  *
  * out.h - text and bytes, collected into pieces.
  *
- * A writer of a format puts what it has to say and never looks for errors: the first one is kept, what
- * comes after it is dropped, and out_end() tells it.
+ * A writer of a format puts what it has to say and never looks for errors: the first one is kept,
+ * what comes after it is dropped, and out_end() returns it.
  *
  * Threads     One out, one thread.
  */
@@ -12,11 +12,11 @@
 #include "base/common.h"
 #include "out/pile.h"
 
-/* Who takes the pieces: 0 or a negative errno. */
+/* Takes the pieces: 0 or a negative errno. */
 struct out_sink {
     int (*take)(void *target, const char *bytes, size_t length);
     void *target;
-    bool hides_addresses; /* places are told by module, offset and build id only */
+    bool hides_addresses; /* places are given by module, offset and build id only */
 };
 
 struct out {
@@ -30,13 +30,13 @@ struct out {
 /* The usual piece. */
 enum { OUT_BYTES = 64 << 10 };
 
-/* The buffer has at least 256 bytes.  What is put in one call stays together if it fits into a piece. */
+/* The buffer has at least 256 bytes.  What one call puts stays together if it fits into a piece. */
 void out_begin(struct out *out, struct out_sink sink, char *buffer, size_t capacity);
 
 /* Passes on what is left.  0, or the first error. */
 int out_end(struct out *out);
 
-/* The whole of it, with a buffer from the kernel: the first error of either, -ENOMEM without a buffer. */
+/* From begin to end, with a buffer from the kernel: the out's error, `fill`'s, or -ENOMEM. */
 int out_run(struct out_sink sink, int (*fill)(struct out *out, const void *what), const void *what);
 
 /* Targets: a descriptor, given by its address, and a pile. */
@@ -54,8 +54,8 @@ void out_text(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Room for this many bytes, at most `capacity`; what is used of it is added to `length`. */
 char *out_room(struct out *out, size_t bytes);
 
-/* A number with at least `width` characters, up to 24: filled with blanks, or hexadecimal with zeros and
- * without 0x. */
+/* A number with at least `width` characters, up to 24: filled with blanks, or hexadecimal with
+ * zeros and without 0x. */
 void out_decimal(struct out *out, uint64_t number, unsigned width);
 void out_hex(struct out *out, uint64_t number, unsigned width);
 

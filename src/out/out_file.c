@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * out_file.c - files that are complete or not there, under names that nobody has.
+ * out_file.c - files that are complete or not there, under names that are free.
  *
- * A profile is written under a temporary name in the directory where it shall be, created exclusively
- * and for the owner alone, and gets its name at the end, if that is still free: a link that somebody
- * has put there is neither followed nor replaced, a full disk leaves nothing behind, and a program that
- * is killed half-way leaves no file that looks complete.
+ * A profile is written under a temporary name in its directory, created exclusively and for the
+ * owner alone, and gets its name at the end, if that is still free: a link that somebody has put
+ * there is neither followed nor replaced, a full disk leaves nothing behind, and a program that is
+ * killed half-way leaves no file that looks complete.
  *
  * Threads     The prefix has a lock, held for the time of a copy; counters are atomic.
  */
@@ -29,12 +29,12 @@ static struct {
     _Atomic uint32_t temporaries;
 } g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
 
-/* Guarded by the lock.  Apart from g: what has initial values takes its size in the library, too. */
+/* Guarded by the lock.  Not part of g: data with initial values takes space in the file, too. */
 static char set_prefix[OUT_FILE_PREFIX_BYTES];
 
 /* ---------------------------------------------------------------- creation */
 
-/* A name in the directory of `path`, whatever the length of the last part of that is. */
+/* A name in the directory of `path`, however long the last part of `path` is. */
 static bool make_temporary(char *name, const char *path) {
     size_t directory = strlen(path);
     while (directory > 0 && path[directory - 1] != '/') {
@@ -50,12 +50,12 @@ static bool make_temporary(char *name, const char *path) {
 }
 
 int out_file_begin(struct out_file *file, const char *path) {
-    /* We would learn it at the end, too. */
+    /* Better now than at the end. */
     return path[0] != '\0' && os_exists(path) ? -EEXIST : out_file_begin_anew(file, path);
 }
 
 int out_file_begin_anew(struct out_file *file, const char *path) {
-    enum { TRIES = 100 }; /* What a killed process of our pid has left is passed over. */
+    enum { TRIES = 100 }; /* Leftovers of a killed process of our pid are skipped. */
     if (path[0] == '\0') {
         return -ENOENT;
     }
@@ -71,7 +71,7 @@ int out_file_begin_anew(struct out_file *file, const char *path) {
 
 static int end(struct out_file *file, const char *path, int error,
                int (*name)(const char *from, const char *to)) {
-    int closed = os_close(file->fd); /* Some file systems find out here that there is no room. */
+    int closed = os_close(file->fd); /* Some file systems notice only here that there is no room. */
     error = error != 0 ? error : closed;
     if (error == 0) {
         error = name(file->temporary, path);
@@ -127,7 +127,7 @@ bool out_file_set_prefix(const char *prefix) {
     return true;
 }
 
-/* Its length. */
+/* Returns the length. */
 static size_t copy_prefix(char *to) {
     enter();
     const char *prefix = g.is_set ? set_prefix : opt.prof_prefix;
@@ -153,8 +153,8 @@ static size_t put_namespace(char *path, size_t capacity) {
     return at;
 }
 
-/* 20260131T235959Z: the day is counted from the first of March of year 0, so that a leap day ends its
- * year; five months have 153 days. */
+/* 20260131T235959Z: days are counted from 1 March of year 0, so that a leap day ends its year; five
+ * months have 153 days. */
 static size_t put_time(char *path, size_t capacity) {
     uint64_t seconds = os_wall_ns() / 1000000000;
     uint64_t days = seconds / 86400 + 719468;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * out_file.h - how files of profiles come to be, and what they are called.
+ * out_file.h - how files of profiles are created, and what they are called.
  *
  * Threads     All functions may be called from any thread, with no lock held.
  */
@@ -11,7 +11,7 @@
 /* The longest prefix, and room for the longest name, with their ends. */
 enum { OUT_FILE_PREFIX_BYTES = 4097, OUT_FILE_NAME_BYTES = OUT_FILE_PREFIX_BYTES + 160 };
 
-/* A file on the way: it has a temporary name beside the one it shall have. */
+/* A file being written: it has a temporary name in the directory of its final one. */
 struct out_file {
     int fd;
     char temporary[OUT_FILE_NAME_BYTES];
@@ -23,12 +23,12 @@ int out_file_begin(struct out_file *file, const char *path);
 /* The same for a file that may take the place of another, which ends with out_file_replace. */
 int out_file_begin_anew(struct out_file *file, const char *path);
 
-/* Gives it its name, which must be free (but for the second), if `error` is 0; removes it otherwise.  The
- * first error. */
+/* If `error` is 0 gives the file its name, which must be free for the first function; otherwise
+ * removes it.  The first error. */
 int out_file_end(struct out_file *file, const char *path, int error);
 int out_file_replace(struct out_file *file, const char *path, int error);
 
-/* The whole of it: the first error, -EEXIST when there is a file of this name. */
+/* From begin to end: the first error, -EEXIST when there is a file of this name. */
 int out_file_write(const char *path, int (*fill)(struct out *out, const void *what),
                    const void *what);
 

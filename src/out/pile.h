@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * pile.h - bytes that grow in number, in memory of their own from the kernel.
+ * pile.h - a growing array of bytes, in memory of its own from the kernel.
  *
- * What a dump needs for the time of its making lies in piles and goes back when it is made.  A pile
- * that grows moves: keep offsets, not pointers.
+ * What a dump needs while it is made lies in piles and is given back afterwards.  A pile that grows
+ * moves: keep offsets, not pointers.
  *
  * Threads     One pile, one thread.
  */
@@ -18,7 +18,7 @@ struct pile {
     size_t capacity;
 };
 
-/* Makes room for this number of bytes behind `length`; false, with all as it was, without memory. */
+/* Makes room for `more` bytes behind `length`; false, with nothing changed, without memory. */
 bool pile_grow(struct pile *pile, size_t more);
 
 /* Gives the memory back; the pile is empty then. */

@@ -27,7 +27,7 @@ void proto_put_varint(struct proto_message *message, uint64_t value) {
 }
 
 void proto_put_number(struct proto_message *message, uint32_t field, uint64_t value) {
-    if (value != 0) { /* which is what a field says that is not there */
+    if (value != 0) { /* a missing field means 0 */
         proto_put_varint(message, field << 3);
         proto_put_varint(message, value);
     }
@@ -217,7 +217,7 @@ size_t proto_own_string(const struct proto *proto) {
 
 /* ---------------------------------------------------------------- begin and end */
 
-/* A target for an out: another one. */
+/* A target for an out: another out. */
 static int pass_on(void *out, const char *bytes, size_t length) {
     out_bytes(out, bytes, length);
     return 0;

@@ -2,9 +2,9 @@
  *
  * proto.h - the parts of profile.proto that every profile has: numbers, strings, places in code.
  *
- * The message is written as it is met, without a tree in memory: sample types, samples, mappings,
- * locations, strings.  A sample names its locations by number, so these are numbered as they come and
- * written after the samples.  The numbers of strings are known before the strings are written:
+ * The message is written part by part, without a tree in memory: sample types, samples, mappings,
+ * locations, strings.  A sample names its locations by number, so these are numbered as they come
+ * and written after the samples.  The numbers of strings are known before the strings are written:
  *
  *      0 "" and the other words of the profile, then path and build id of each module, then the profile's own
  *
@@ -18,7 +18,7 @@
 
 enum { PROTO_VARINT_BYTES = 10, PROTO_FRAMES_MOST = 256 };
 
-/* The message being made: at most as many frames as a stack has, of ten bytes each, and a little. */
+/* The message being made: room for the frames of a stack, ten bytes each, and a little more. */
 struct proto_message {
     size_t length;
     unsigned char bytes[PROTO_FRAMES_MOST * PROTO_VARINT_BYTES + 512];
@@ -69,7 +69,7 @@ void proto_write_type(struct proto *proto, uint32_t field, unsigned name, unsign
 /* The number of the location of an address, which lies in the call; 0 without memory. */
 uint32_t proto_number_location(struct proto *proto, uintptr_t address);
 
-/* Once, after all samples: mappings, locations, and the strings up to those of the profile's own. */
+/* Once, after all samples: mappings, locations, and the strings before the profile's own. */
 void proto_write_places(struct proto *proto);
 
 /* The number of the first of the profile's own strings. */
