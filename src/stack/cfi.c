@@ -5,14 +5,14 @@
  *      description (FDE)   length, distance back to the rules it shares (CIE), start, size, program
  *      shared rules (CIE)  length, 0, version, letters, factors, register of the return address, program
  *
- * Both programs are run up to the address in question.  Followed are by which register and offset the frame
- * is found (the CFA), and where from there the return address is, and the caller's frame pointer and base
- * register.
+ * Both programs are run up to the address in question.  They say which register and offset give the
+ * frame (the CFA), and where, from there, the return address and the caller's frame pointer and
+ * base register are; the rest is ignored.
  *
- * A frame may be given by an expression.  Those that compilers and linkers make add to the stack pointer
- * what depends on the address alone (the linker's stubs), or read one word at the frame pointer (functions
- * that align their stack).  So they are run with two values for the registers: what differs as these do is a
- * register plus an offset.
+ * A frame may be given by an expression.  Those that compilers and linkers make add to the stack
+ * pointer a number that depends on the address alone (the linker's stubs), or read one word at the
+ * frame pointer (functions that align their stack).  So they are run with different values in a
+ * register: a result that differs by as much is that register plus an offset.
  */
 #include "stack/cfi.h"
 
@@ -115,7 +115,7 @@ static uint64_t read_fixed(const unsigned char **next, unsigned bytes) {
 
 /* ---------------------------------------------------------------- the program */
 
-/* Where it is kept, or a place that nobody looks at. */
+/* Where the register's place is kept; for any other register, one that nobody looks at. */
 static struct place *place_of(struct program *program, struct state *state, uint64_t reg) {
     if (reg == program->return_register) {
         return &state->returned;
@@ -180,7 +180,7 @@ static void run_expression(struct program *program, unsigned operation) {
                              .expression = expression});
 }
 
-/* Operations on the frame and on places, with operands of variable length; false for what is not known. */
+/* Operations on the frame and on places, with operands of variable length; false if unknown. */
 static bool run_long(struct program *program, unsigned operation) {
     const unsigned char **next = &program->next;
     int64_t factor = program->data_factor;
@@ -289,8 +289,8 @@ static unsigned encoded_bytes(unsigned encoding) {
     return bytes[encoding & 7];
 }
 
-/* The letters behind z say what the data behind the factors are; of interest is how addresses look.  Where no
- * letter tells, they are plain. */
+/* The letters behind z describe the data behind the factors; only the encoding of addresses is
+ * wanted.  Without a letter for it, they are plain. */
 static bool read_encoding(const char *letters, const unsigned char *data, const unsigned char *end,
                           unsigned *encoding) {
     for (; *letters != '\0' && data < end; letters++) {
@@ -302,7 +302,7 @@ static bool read_encoding(const char *letters, const unsigned char *data, const 
             data++;
         } else if (*letters == 'P') {
             unsigned bytes = encoded_bytes(*data);
-            if (bytes == 0 || (*data & 0x70) == 0x50) { /* aligned: no compiler does */
+            if (bytes == 0 || (*data & 0x70) == 0x50) { /* aligned: no compiler uses it */
                 return false;
             }
             data += 1 + bytes;
@@ -314,7 +314,7 @@ static bool read_encoding(const char *letters, const unsigned char *data, const 
     return true;
 }
 
-/* Behind data of a length that is told before it. */
+/* Skips data that are preceded by their length. */
 static const unsigned char *skip_data(const unsigned char *next, const unsigned char *end) {
     uint64_t length = read_unsigned(&next);
     return next < end && length < (uint64_t)(end - next) ? next + length : end;
@@ -462,7 +462,7 @@ struct solution {
     bool reads;
 };
 
-/* False if the expression comes to anything else. */
+/* False if the expression has any other result. */
 static bool solve(struct expression expression, uintptr_t address, struct solution *solution) {
     enum { APART = 1 << 20 };
     struct machine zero = {.address = address};
@@ -543,7 +543,7 @@ static void find_base(const struct state *state, struct cfi_rule *rule) {
     rule->of_base = (int32_t)state->base.offset;
 }
 
-/* The lengths of copies that may be damaged. */
+/* Is the length believable?  Copies may be damaged. */
 static bool is_whole(const unsigned char *bytes, size_t length) {
     enum { LEAST = 12 };
     uint32_t said;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cfi.h - how to get from a function to its caller, as the unwind tables tell.
+ * cfi.h - how to get from a function to its caller, as the unwind tables say.
  *
  * Threads     Reads what it is given; takes no lock, allocates nothing.
  */
@@ -8,8 +8,8 @@
 
 #include "base/common.h"
 
-/* Registers as the tables number them.  The base register is one that functions of the C library use in
- * place of a frame pointer. */
+/* Registers as the tables number them.  The base register is one that the C library uses in place
+ * of a frame pointer. */
 #if defined(__x86_64__)
 enum { BASE_REGISTER = 3, FRAME_REGISTER = 6, STACK_REGISTER = 7 };
 #else
@@ -25,7 +25,7 @@ struct cfi_rule {
         CFI_BASE,       /* base register plus offset */
         CFI_SIGNAL,     /* a handler returns here: the kernel keeps all registers on the stack */
         CFI_END,        /* there is no caller */
-        CFI_NO_TABLE,   /* (never by cfi_find_rule) code of which nothing is known */
+        CFI_NO_TABLE,   /* (never by cfi_find_rule) code about which nothing is known */
         CFI_UNKNOWN,    /* (never by cfi_find_rule) not known to be code */
     } frame;
     int32_t offset;
@@ -46,12 +46,10 @@ struct cfi_rule {
     int32_t of_saved, of_base;
 };
 
-/*
- * The rule of the function that begins at `start`, stopped before the instruction at `address`.  Its
- * description (FDE) and the shared rules (CIE) that it points back to are given with their lengths in bytes.
- * If they are copies, which may be damaged, there are CFI_BEHIND zeros behind each; then the answer may be
- * anything.  False where the tables tell it in a way that is not read here.
- */
+/* The rule of the function that begins at `start`, stopped before the instruction at `address`.
+ * Its description (FDE) and the shared rules (CIE) that it points back to are given with their
+ * lengths in bytes.  If they are copies, which may be damaged, there are CFI_BEHIND zeros behind
+ * each; then the answer may be anything.  False if the tables use a form that is not read here. */
 enum { CFI_BEHIND = 32 };
 struct cfi_parts {
     const unsigned char *description, *shared;

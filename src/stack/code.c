@@ -5,11 +5,11 @@
  *      .eh_frame_hdr   1, three encodings, where .eh_frame is, how many
  *                      { start of a function, its description } ...      sorted, relative to the header
  *
- * A description (FDE) and the rules it shares with others (CIE) are copied into the room that the caller has
+ * A description (FDE) and the rules it shares with others (CIE) are copied into the caller's room
  * and run there (cfi.h).
  *
- * Threads     An array is never changed once handlers can see it.  The one before is given back when all
- *             handlers that could have seen it have ended.
+ * Threads     An array is never changed once handlers can see it.  The previous array is given back
+ *             when all handlers that could have seen it have ended.
  */
 #include "stack/code.h"
 
@@ -26,9 +26,9 @@
 
 struct range {
     uintptr_t start, end;
-    uintptr_t header;  /* of its tables; the rest of it: */
+    uintptr_t header;  /* of its tables; it says: */
     uint32_t count;    /* functions; 0: no tables */
-    uint32_t identity; /* of the file: another may come to the same place */
+    uint32_t identity; /* of the file: another may be mapped here later */
 };
 
 struct ranges {
@@ -51,7 +51,7 @@ static bool copy(void *to, uintptr_t from, size_t bytes) {
     return os_copy(to, from, bytes, os_facts.confined);
 }
 
-/* Where the tables of the file are that is mapped from `base` on; 0: it has none. */
+/* Where the file that is mapped at `base` has its tables; 0: it has none. */
 static uintptr_t find_header(uintptr_t base) {
     enum { HEADERS_MOST = 64 };
     Elf64_Ehdr file;
@@ -75,7 +75,7 @@ static uintptr_t find_header(uintptr_t base) {
     return 0;
 }
 
-/* Functions in the table; 0 if it is not made as all linkers make it. */
+/* Functions in the table; 0 if it does not have the form that all linkers use. */
 static uint32_t count_functions(uintptr_t header) {
     static const unsigned char expected[4] = {1, 0x1b, 0x03, 0x3b};
     unsigned char bytes[HEADER_BYTES];
@@ -88,7 +88,7 @@ static uint32_t count_functions(uintptr_t header) {
     return count;
 }
 
-/* The mapping of the beginning of a file that was seen last. */
+/* The file whose beginning was seen last, and where that is mapped. */
 struct file {
     const char *path;
     size_t path_bytes;
@@ -98,7 +98,7 @@ struct file {
     bool is_opened; /* the last two are known */
 };
 
-/* Only those with code are, since others may be many, and on slow disks. */
+/* Only files with code are opened: the others may be many, and on slow disks. */
 static void open_file(struct file *file) {
     if (!file->is_opened) {
         file->is_opened = true;
@@ -107,7 +107,7 @@ static void open_file(struct file *file) {
     }
 }
 
-/* Of all that is behind the addresses: offset, device, inode and path. */
+/* A hash of all that follows the addresses: offset, device, inode and path. */
 static uint32_t identify(const char *text, size_t length) {
     const char *from = memchr(text, ' ', length);
     from = from != NULL ? from : text + length;
@@ -176,7 +176,7 @@ static const struct range *find_range(const struct ranges *ranges, uintptr_t add
     return low < ranges->count && ranges->at[low].start <= address ? &ranges->at[low] : NULL;
 }
 
-/* Is something of the first not in the second, or different there? */
+/* Is something in `old` missing from `now`, or different there? */
 static bool has_lost(const struct ranges *old, const struct ranges *now) {
     for (size_t i = 0; i < old->count; i++) {
         const struct range *range = find_range(now, old->at[i].start);
@@ -203,7 +203,7 @@ static bool replace(struct maps *maps) {
     g.text = maps->text;
     struct ranges *old = g.now;
     bool lost = old != NULL && has_lost(old, now);
-    /* Sequentially consistent, as is the question whether handlers run. */
+    /* Sequentially consistent, as is the check whether handlers run. */
     atomic_store(&g.now, now);
     g.before = old;
     if (lost) {
@@ -226,7 +226,7 @@ bool code_look(bool (*is_idle)(void)) {
 }
 
 void code_forked(void) {
-    /* It may be half made, and so may what is given back: both are lost. */
+    /* The text may be half made, the old array half given back: both are lost. */
     g.text = (struct pile){0};
     g.before = NULL;
 }
@@ -268,7 +268,7 @@ static bool find_entry(const struct range *range, uintptr_t address, struct code
     return is_found;
 }
 
-/* Length and all of a part of the tables, with zeros behind it; its bytes, 0 where there is no room. */
+/* Copies a part of the tables, with its length, and zeros behind it; its bytes, 0 without room. */
 static size_t copy_part(struct code_room *room, size_t at, uintptr_t from) {
     uint32_t length;
     if (!code_copy(room, &length, from, sizeof(length)) ||

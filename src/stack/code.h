@@ -2,12 +2,12 @@
  *
  * code.h - what is code, and the rules of its unwind tables, found without the loader.
  *
- * The loader and libgcc lock, and what they tell may be unloaded in the next moment.  So one thread reads
- * from /proc which ranges are executable and where the tables of each are (code_look, in stack.h), and a
- * signal handler searches those tables by copies that never fault.
+ * The loader and libgcc take locks, and what they find may be unloaded the next moment.  So one
+ * thread reads from /proc which ranges are executable and where the tables of each are (code_look,
+ * in stack.h), and a signal handler searches those tables by copies that never fault.
  *
- * Threads     No lock, nothing is allocated; for handlers, if these are counted and code_look is told when
- *             there are none.
+ * Threads     Takes no lock, allocates nothing.  For handlers, if these are counted so that
+ *             code_look can ask whether any run.
  */
 #pragma once
 
@@ -17,5 +17,5 @@
 /* Copies memory that need not be readable; false if it is not. */
 bool code_copy(struct code_room *room, void *to, uintptr_t from, size_t bytes);
 
-/* CFI_NO_TABLE where it is code, but no more is known; CFI_UNKNOWN where it was not when code_look last looked. */
+/* CFI_NO_TABLE: code, but no more is known; CFI_UNKNOWN: not code when code_look last looked. */
 struct cfi_rule code_find(uintptr_t address, struct code_room *room);

@@ -2,8 +2,8 @@
  *
  * interrupted.c - the stack of code that a signal has interrupted, in the handler.
  *
- * Rules come from code.c.  Words are read in copies of pages, which the kernel makes if it can, since what
- * looks like a stack may be unmapped by another thread in this moment.
+ * Rules come from code.c.  Words are read in copies of pages, which the kernel makes if it can,
+ * since what looks like a stack may be unmapped by another thread at this moment.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
     }
     struct cfi_rule rule = code_find(address, ((struct careful_way *)way)->room);
     kept = rules_pack(&rule);
-    if (kept.word != 0 && rule.frame != CFI_UNKNOWN) { /* which may be known the next time */
+    if (kept.word != 0 && rule.frame != CFI_UNKNOWN) { /* it may be known next time */
         rules_keep(address, kept);
     }
     return rule;

@@ -2,17 +2,18 @@
  *
  * levels.c - a walk of a thread's own stack, with what is kept of the last one.
  *
- * A walk is a function of where it starts, of the rules, and of the words it reads: the return address in
- * each slot and, if a function further out uses it, the frame pointer where it was saved.  So when it comes
- * to a level that the last walk came to as well, and the rules are the same (generation), and the words of all
- * levels outside are what they were, then the rest is what it was.
+ * A walk is a function of where it starts, of the rules, and of the words it reads: the return
+ * address in each slot and, if a function further out uses it, the frame pointer where it was
+ * saved.  So when it comes to a level that the last walk came to as well, and the rules are the
+ * same (generation), and the words of all levels outside are unchanged, then the rest of the walk
+ * is unchanged.
  *
  *      levels   [ outermost ........ known | ... free ... | now ... innermost ]
  *
- * New levels are written from the end downwards, until the walk meets a kept one.  Those below it were left
- * since.  Where a level outside of it is changed, the ones before that are taken over, and the walk goes on
- * by itself.  Kept slots are on the thread's own stack, in the part that was found to be readable, which
- * never becomes less.
+ * New levels are written from the end downwards, until the walk meets a kept one.  The calls inside
+ * that one have returned.  Where a level outside of it has changed, the levels between the two are
+ * taken over, and the walk goes on by itself.  Kept slots are in the part of the thread's own stack
+ * that was found to be readable, which never shrinks.
  */
 #include "stack/levels.h"
 
@@ -44,15 +45,15 @@ static inline bool is_far(const struct unwind_level *level) {
     return level->needs && level->below > sizeof(uintptr_t);
 }
 
-/* All of it. */
+/* Both words, wherever they were read. */
 static bool is_changed(const struct unwind_level *level) {
     pair change = change_of(level);
     return (change[0] | change[1]) != 0 ||
            (is_far(level) && walk_word_at(level->slot - level->below) != level->frame);
 }
 
-/* Of the outer `count` levels, how many were changed or lie outside of one that was.  Some are compared at
- * once, whether there are as many or not: a mask of 0 makes any word do. */
+/* How many of the outer `count` levels have changed or lie outside of one that has.  They are
+ * compared four at a time; those missing are in `before`, whose masks of 0 match any word. */
 static inline unsigned count_stale(struct unwind_thread *thread, unsigned count, uintptr_t slot) {
     for (unsigned i = 0; i < UNWIND_AT_ONCE; i++) {
         thread->before[i].slot = slot;
@@ -88,7 +89,7 @@ static inline bool is_same(const struct unwind_level *kept, const struct unwind_
 
 enum step { STEP_DONE, STEP_END, STEP_LOST };
 
-/* False where the slot cannot be. */
+/* False if no slot can be there. */
 static inline bool set_slot(const struct unwind_level *from, struct unwind_level *to,
                             uintptr_t last, uintptr_t slot) {
     to->slot = slot;
@@ -119,8 +120,8 @@ static bool has_table(uintptr_t slot) {
     return rule.word != 0 && rule.frame != CFI_NO_TABLE;
 }
 
-/* From one new level to the next.  Beyond code without tables there may be frame pointers: they are believed
- * if they lead to a known call. */
+/* From one new level to the next.  In code without tables frame pointers are tried: they are
+ * believed if they lead to a known call. */
 static __attribute__((noinline)) enum step
 step_by_rule(struct unwind_level *from, struct unwind_level *to, uintptr_t last, union rule rule) {
     enum { WORD = sizeof(uintptr_t) };
@@ -174,8 +175,8 @@ static inline uintptr_t mask_of(uintptr_t needs, uint32_t below) {
     return below == sizeof(uintptr_t) ? -needs : 0;
 }
 
-/* The new levels join the `same` outer ones that are still right.  They were just written word by word: wider
- * loads, which the compiler would make of this, had to wait until that is in the cache. */
+/* The new levels join the `same` outer ones that are still right.  They were just written word by
+ * word: the compiler's wider loads would have to wait until that is in the cache. */
 static inline void join_levels(struct unwind_thread *thread, unsigned same,
                                const volatile struct unwind_level *from) {
     struct unwind_level *level = &thread->levels[same];
@@ -203,7 +204,7 @@ static inline void join_levels(struct unwind_thread *thread, unsigned same,
     thread->has_far = (uint8_t)far;
 }
 
-/* The walk came to a kept level, by another way than before perhaps. */
+/* The walk came to a kept level, perhaps by another way than before. */
 static inline void join_at(struct unwind_thread *thread, struct unwind_level *kept,
                            const struct unwind_level *now) {
     kept->frame = now->frame;
@@ -214,8 +215,8 @@ static inline void join_at(struct unwind_thread *thread, struct unwind_level *ke
     }
 }
 
-/* The innermost `sound` of the levels before `known` are part of the new walk, whose others are at `from`
- * and after.  Something outside of them has changed.  Where the new ones begin now. */
+/* The innermost `sound` of the levels before `known` join the new walk, whose others are from
+ * `from` on, since something outside of them has changed.  Returns its new start. */
 static struct unwind_level *take_over(const struct unwind_level *known, size_t sound,
                                       struct unwind_level *from) {
     memmove(from - sound, known - sound, sound * sizeof(*from));

@@ -8,11 +8,9 @@
 
 #include "stack/walk.h"
 
-/*
- * From the function with this frame, where the stack is at `stack` after its return.  Afterwards the levels are
- * those of the walk (WALK_ENDED), or nothing is kept: because there are more than `most`, as many of which have
- * their addresses in `cut`, innermost first (WALK_FULL); or because a rule is not kept, or is a rare one
- * (WALK_BROKEN).
- */
+/* Walks from the function with this frame; the stack is at `stack` after its return.  Afterwards
+ * the levels are those of the walk (WALK_ENDED), or nothing is kept: because there are more than
+ * `most`, and `cut` has the addresses of the inner `most`, innermost first (WALK_FULL); or because
+ * a rule is not known, or is a rare one (WALK_BROKEN). */
 struct walk_result levels_renew(struct unwind_thread *thread, uintptr_t frame, uintptr_t stack,
                                 uintptr_t *cut, unsigned most);

@@ -2,9 +2,9 @@
  *
  * libgcc.h - how libgcc finds unwind tables.
  *
- * libtally.so opens libgcc when it is wanted first (libgcc_opened.c), so that programs that are never
- * profiled do not load it.  libtally.a is linked with it (libgcc_linked.c): a static program cannot
- * open anything.
+ * libtally.so opens libgcc when it is first needed (libgcc_opened.c), so that programs that are
+ * never profiled do not load it.  libtally.a is linked with it (libgcc_linked.c): a static program
+ * cannot open anything.
  */
 #pragma once
 

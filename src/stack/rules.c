@@ -10,7 +10,7 @@ struct rules rules;
 
 enum { WORD = sizeof(uintptr_t) };
 
-/* What a field is too short for shows afterwards. */
+/* What does not fit into a field is noticed afterwards. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 union rule rules_pack(const struct cfi_rule *rule) {
@@ -56,6 +56,6 @@ void rules_keep(uintptr_t address, union rule rule) {
 }
 
 void rules_forget(void) {
-    /* Release: who sees it sees the code that is now. */
+    /* Release: whoever sees the new generation sees the present code. */
     atomic_fetch_add_explicit(&rules.generation, 1, memory_order_release);
 }

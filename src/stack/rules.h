@@ -4,9 +4,9 @@
  *
  *      place of an address   { word, word ^ key }      the key is the address and the generation of all rules
  *
- * Looking a rule up takes some hundred nanoseconds to some microseconds, so it is kept as one word.  Anyone
- * writes the two words of a place one after the other, and what does not fit together is not believed.  This is a cache: what is
- * kept may be gone the next time.
+ * Looking a rule up takes some hundred nanoseconds to some microseconds, so it is kept as one word.
+ * Any thread writes the two words of a place one after the other; words that do not fit together
+ * are not believed.  This is a cache: a kept rule may be gone the next time.
  *
  * Threads     No locks; for signal handlers, too.
  */
@@ -33,8 +33,8 @@ union rule {
     uint64_t word;
     struct {
         uint64_t frame : 4, returns : 1, saved : 2;
-        uint64_t
-            asked : 1; /* libgcc was; otherwise that there is no table may be wrong (unwind.c) */
+        /* libgcc was asked; otherwise "no table" may be wrong (unwind.c). */
+        uint64_t asked : 1;
         int64_t offset : 18, of_return : 18, of_saved : 18;
     };
 };
@@ -42,12 +42,12 @@ union rule {
 /* 0 where it does not fit. */
 union rule rules_pack(const struct cfi_rule *rule);
 
-/* What the word does not have is CFI_LOST. */
+/* What the word has no room for is CFI_LOST. */
 struct cfi_rule rules_unpack(union rule rule);
 
 /* ---------------------------------------------------------------- kept */
 
-/* Acquire: what it is the generation of is looked at after this. */
+/* Acquire: the rules and code of this generation are read after it. */
 static inline uint64_t rules_generation(void) {
     return atomic_load_explicit(&rules.generation, memory_order_acquire);
 }
@@ -68,7 +68,7 @@ static inline union rule rules_get(size_t place, uint64_t key) {
     return (union rule){(word ^ mixed) == key ? word : 0};
 }
 
-/* The rule at an address in a function, which for callers is one in the call. */
+/* The rule at an address in a function; for a caller it is an address in the call. */
 static inline union rule rules_find_of(uint64_t generation, uintptr_t address) {
     uint64_t key = rules_key(generation, address);
     size_t place = rules_place(address);

@@ -53,7 +53,7 @@ static void find_range_of_libgcc(void) {
     }
 }
 
-/* In a static program it knows no tables before a constructor of its own has run. */
+/* In a static program libgcc knows no tables before its constructor has run. */
 static bool has_tables_for_us(void) {
     struct libgcc_bases bases;
     return g.find((void *)tables_prepare, &bases) != NULL;
@@ -85,7 +85,7 @@ bool tables_may_ask(uintptr_t caller) {
            !is_within(g.libgcc, caller);
 }
 
-/* Length included. */
+/* Includes the length itself. */
 static size_t bytes_of(const unsigned char *part) {
     uint32_t length;
     memcpy(&length, part, sizeof(length));

@@ -2,11 +2,11 @@
  *
  * tables.h - unwind tables of loaded code, as libgcc finds them.
  *
- * libgcc looks for tables without a lock where the loader helps (glibc 2.35), or under the loader's recursive
- * lock.  Where tables were registered by hand (code generators; static programs), versions before 13 keep them
- * under a lock of their own and may allocate meanwhile: therefore a call that comes from libgcc itself asks
- * it for nothing, and the child of a static program, where another thread may have held that lock, does
- * not ask it any more.
+ * libgcc looks for tables without a lock where the loader helps (glibc 2.35), or under the loader's
+ * recursive lock.  Where tables were registered by hand (code generators; static programs),
+ * versions before 13 keep them under a lock of their own and may allocate meanwhile: therefore a
+ * call that comes from libgcc itself asks it for nothing, and the child of a static program, where
+ * another thread may have held that lock, does not ask it any more.
  *
  * Threads     From anywhere; tables_prepare not inside.
  */
@@ -31,5 +31,5 @@ void tables_prepare(void);
 /* May libgcc be asked on behalf of code at this address? */
 bool tables_may_ask(uintptr_t caller);
 
-/* Of an address in a function, when it may; CFI_NO_TABLE where there is none. */
+/* The rule at an address in a function, if libgcc may be asked; CFI_NO_TABLE: there is none. */
 struct cfi_rule tables_find(uintptr_t address);

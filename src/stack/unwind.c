@@ -2,17 +2,18 @@
  *
  * unwind.c - the caller's own stack, walked again and again.
  *
- * On a thread's own stack a walk uses what is kept of the last one (levels.c), which takes rules that are
- * known (rules.h).  Where one is not, or is of a rare kind, and on other stacks (alternate signal stacks,
- * coroutines), walk_stack walks, with tables that libgcc finds (tables.h).
+ * On a thread's own stack a walk uses what is kept of the last one (levels.c), which needs known
+ * rules (rules.h).  Where a rule is not known, or is of a rare kind, and on other stacks (alternate
+ * signal stacks, coroutines), walk_stack walks, with tables that libgcc finds (tables.h).
  *
- * Reading memory never faults.  A thread's own stack is known to be readable from its deepest sample
- * up to the thread's data, which libc puts at its end; the pages between were tried once.  Anywhere else
- * each page is tried on each walk, by asking the kernel to read it.  Addresses ascend, so a walk ends.
+ * Reading memory never faults.  A thread's own stack is known to be readable from its deepest
+ * sample up to the thread's data, which libc puts at its end; the pages between were tried once.
+ * Anywhere else each page is tried on each walk, by asking the kernel to read it.  Addresses
+ * ascend, so a walk ends.
  *
- * Other code may come to the place of code that was unloaded, and nobody tells.  So one walk in 16384 of a
- * thread, and every one that comes to no end, looks its rules up anew; where one is not what was kept, all
- * are forgotten.
+ * Other code may come to the place of code that was unloaded, and nobody says so.  So one walk in
+ * 16384 of a thread, and every one that comes to no end, looks its rules up anew; if one differs
+ * from what was kept, all are forgotten.
  */
 #include <link.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@
 #include "stack/stack.h"
 #include "stack/tables.h"
 
-/* Pages are tried at most to find that an address lies on the thread's own stack. */
+/* At most PAGES_AT_ONCE pages are tried to find that an address is on the thread's own stack. */
 enum { WALKS_PER_CHECK = 16384, PAGES_AT_ONCE = 64 };
 
 static struct code_range own_code;
@@ -37,7 +38,7 @@ extern const char __start_tally_text[] HIDDEN __attribute__((weak));
 extern const char __stop_tally_text[] HIDDEN __attribute__((weak));
 extern const char __ehdr_start[] HIDDEN __attribute__((weak));
 
-/* Nothing in a program that was linked from our objects one by one: a unit test. */
+/* Empty in a program that was linked from our objects one by one: a unit test. */
 static struct code_range find_own_code(void) {
     if (__start_tally_text != NULL) {
         return (struct code_range){(uintptr_t)__start_tally_text, (uintptr_t)__stop_tally_text};
@@ -83,17 +84,15 @@ static bool pages_are_readable(uintptr_t from, uintptr_t to) {
     return true;
 }
 
-/* The end of the stack the caller was started on.  libc keeps a thread's data at the end of its stack; the
- * first thread's are elsewhere, beside whatever the program has mapped there, but its stack ends at a place
- * libc tells. */
+/* The end of the stack the caller was started on.  libc keeps a thread's data at the end of its
+ * stack; the first thread's are elsewhere, beside whatever the program has mapped there, but libc
+ * says where its stack ends. */
 static uintptr_t find_stack_end(void) {
     return os_is_first_thread() ? os_first_stack_end() : (uintptr_t)pthread_self();
 }
 
-/*
- * Is this frame on the stack that the thread was started on?  An inaccessible page or a hole separates
- * stacks from what is mapped below them.
- */
+/* Is this frame on the stack that the thread was started on?  An inaccessible page or a hole
+ * separates stacks from what is mapped below them. */
 static __attribute__((noinline)) bool extends_home(struct unwind_thread *thread, uintptr_t frame) {
     if (thread->high == 0) {
         thread->high = find_stack_end();
@@ -179,7 +178,7 @@ static struct cfi_rule look_up(const struct tried_way *way, uintptr_t address, u
     return rule;
 }
 
-/* That there is no table, libgcc may know better. */
+/* Where a kept rule says that there is no table, libgcc may know better. */
 static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
     union rule kept = rules_find(address);
     bool is_known = kept.word != 0 && (kept.frame != CFI_NO_TABLE || kept.asked);
@@ -205,7 +204,7 @@ static unsigned walk_by_pointers(struct unwind_thread *thread, uintptr_t frame,
     return walk_stack(start, &way.way, frame, addresses, most).count;
 }
 
-/* The return address through which the program came to us: most of our functions have frame pointers. */
+/* The return address of the program's call to us: most of our functions have frame pointers. */
 static uintptr_t find_caller(struct tried_way *way, uintptr_t frame) {
     uintptr_t address, next;
     for (unsigned i = 0; i < UNWIND_OWN; i++) {
@@ -231,7 +230,7 @@ static COLD struct walk_result walk_by_tables(struct unwind_thread *thread, uint
 
 /* ---------------------------------------------------------------- both */
 
-/* Ours are the first ones.  If there is nothing else, the last of ours is better than nothing. */
+/* Removes our own addresses, which come first; the last one stays if there is nothing else. */
 static struct unwind_stack strip(uintptr_t *addresses, unsigned count, unsigned most) {
     unsigned own = 0;
     while (own + 1 < count && is_within(own_code, addresses[own])) {
@@ -242,7 +241,7 @@ static struct unwind_stack strip(uintptr_t *addresses, unsigned count, unsigned 
     return (struct unwind_stack){.count = count};
 }
 
-/* Levels of ours at the inner end, but for the last of all. */
+/* Our own levels at the inner end, except for the outermost of all levels. */
 static unsigned count_own_levels(const struct unwind_thread *thread) {
     unsigned own = 0;
     while (own + 1 < thread->count &&
@@ -256,8 +255,8 @@ static bool is_whole(struct walk_result result) {
     return result.end == WALK_ENDED || result.end == WALK_FULL;
 }
 
-/* Without what is kept of the last walk; with rules that are looked up anew where those that are kept do not
- * do.  Where nothing is known but that there is a caller, its frame pointers are followed. */
+/* Ignores what is kept of the last walk, and looks rules up anew where the kept ones do not
+ * suffice.  If only one caller is found, its frame pointers are followed. */
 static COLD struct unwind_stack walk_anew(struct unwind_thread *thread, uintptr_t frame,
                                           uintptr_t *addresses, unsigned most, bool is_fresh) {
     unsigned room = most + UNWIND_OWN;
@@ -275,7 +274,7 @@ static COLD struct unwind_stack walk_anew(struct unwind_thread *thread, uintptr_
     return strip(addresses, result.count, most);
 }
 
-/* One that is to be checked is not what is kept. */
+/* A walk that is to be a check does not use what is kept. */
 static inline bool can_renew(struct unwind_thread *thread, const struct reach *reach) {
     if (UNLIKELY(!reach->is_home || opt.prof_unwind != PROF_UNWIND_AUTO ||
                  ++thread->walks % WALKS_PER_CHECK == 0)) {
@@ -289,8 +288,8 @@ static inline bool can_renew(struct unwind_thread *thread, const struct reach *r
     return true;
 }
 
-/* Where the stack is after the return from the function with this frame.  Where calls do not push anything,
- * only the tables of our own functions tell. */
+/* Where the stack is after the return from the function with this frame.  Where calls do not push
+ * anything, only the tables of our own functions say it. */
 static inline uintptr_t find_stack_after(struct unwind_thread *thread, uintptr_t frame) {
 #if defined(__x86_64__)
     (void)thread;

@@ -15,7 +15,7 @@ enum { LONGEST_STEP = 1 << 26, LONGEST_GUESS = 1 << 20, SIGNALS_MOST = 4 };
 
 /* ---------------------------------------------------------------- registers */
 
-/* Where they are in a context, and that above the stack where the handler returns to. */
+/* Where registers are in a context, and where that is above the stack when the handler returns. */
 #if defined(__x86_64__)
 #define COPY_BASE "movq %%rbx, %0"
 enum {
@@ -65,7 +65,7 @@ struct walk {
     struct walk_way *way;
     bool is_exact; /* the address is that of an instruction to come, not of a return */
     bool has_base;
-    bool has_guessed; /* the last step was by a frame pointer that no table tells of */
+    bool has_guessed; /* the last step was by a frame pointer, without a table */
     unsigned signals;
 };
 
@@ -73,7 +73,7 @@ static bool read_word(struct walk *walk, uintptr_t address, uintptr_t *word) {
     return walk->way->read(walk->way, address, word);
 }
 
-/* What the function that a handler interrupted was about to do.  Its stack may be any. */
+/* To the function that the signal interrupted, which may be on any stack. */
 static bool leave_handler(struct walk *walk) {
     struct walk_registers to;
     uintptr_t from = walk->at.stack + CONTEXT_ABOVE;
@@ -121,7 +121,7 @@ static bool find_saved(struct walk *walk, const struct cfi_rule *rule, uintptr_t
     }
 }
 
-/* Few functions ask for it, so that it is lost is no error. */
+/* Few functions use the base register, so losing it is no error. */
 static void find_base(struct walk *walk, const struct cfi_rule *rule, uintptr_t frame) {
     if (rule->base == CFI_SAVED) {
         walk->has_base =
@@ -136,7 +136,7 @@ static bool leave_by_rule(struct walk *walk, const struct cfi_rule *rule, uintpt
     if (!find_frame(walk, rule, &frame) || !find_saved(walk, rule, frame, &pointer)) {
         return false;
     }
-    if (rule->returns == CFI_IN_REGISTER) { /* Who has called something has put it on the stack. */
+    if (rule->returns == CFI_IN_REGISTER) { /* A function that has made a call has stored it. */
         if (!walk->is_exact || walk->at.link == 0 || frame - walk->at.stack >= longest) {
             return false;
         }
@@ -151,7 +151,7 @@ static bool leave_by_rule(struct walk *walk, const struct cfi_rule *rule, uintpt
     return true;
 }
 
-/* Without tables: the frame pointer leads to the caller's, which has the return address beside it. */
+/* Without tables: the frame pointer leads to the caller's, beside which is the return address. */
 static const struct cfi_rule guess = {.frame = CFI_POINTER,
                                       .offset = 2 * sizeof(uintptr_t),
                                       .of_return = -(int32_t)sizeof(uintptr_t),
@@ -171,13 +171,13 @@ static bool leave(struct walk *walk, const struct cfi_rule *rule) {
     return left && walk->at.address >= os_facts.page_bytes;
 }
 
-/* Where nobody knows what is code, a frame pointer that leads to it is believed if tables tell of it. */
+/* Where nobody knows what is code, a frame pointer is believed if it leads to code with tables. */
 static bool is_code(const struct walk *walk, const struct cfi_rule *rule) {
     return rule->frame != CFI_UNKNOWN &&
            (rule->frame != CFI_NO_TABLE || !walk->has_guessed || walk->way->knows_code);
 }
 
-/* Why it did not get further than this. */
+/* Why the walk went no further. */
 static enum walk_end end_at(const struct walk *walk, const struct cfi_rule *rule) {
     switch (rule->frame) {
     case CFI_END:

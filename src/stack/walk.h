@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * walk.h - from function to function, each by the rule of its tables, or by frame pointer where it has none.
+ * walk.h - from function to function, by the rules of tables, or by frame pointers without them.
  *
- * Tables that compilers make for exceptions are right at every instruction, so a walk is right where code was
- * compiled without frame pointers, and where a function was interrupted before it has set up its own.
+ * Tables that compilers make for exceptions are right at every instruction, so a walk is right
+ * where code was compiled without frame pointers, and where a function was interrupted before it
+ * had set up its own.
  *
- * Nothing is believed that was read: frames must ascend, and words and rules come from functions of the caller
- * that do not fault.
+ * Nothing that was read is believed: frames must ascend, and words and rules come from functions of
+ * the caller that do not fault.
  *
- * Threads     Takes no lock, allocates nothing, needs little stack; the rest is up to those functions.
+ * Threads     Takes no lock, allocates nothing, needs little stack; the rest is up to them.
  */
 #pragma once
 
 #include "stack/cfi.h"
 #include "stack/stack.h"
 
-/* How a walk comes to what it needs to know. */
+/* How a walk learns what it needs to know. */
 struct walk_way {
     bool (*read)(struct walk_way *way, uintptr_t address, uintptr_t *word);
-    /* Of an address in a function.  With `is_fresh` it is looked up anew, with the base register. */
+    /* The rule at an address in a function; if `is_fresh`, looked up anew, with `base`. */
     struct cfi_rule (*find_rule)(struct walk_way *way, uintptr_t address);
     bool is_fresh;
     bool knows_code; /* CFI_NO_TABLE is code for sure */
@@ -29,13 +30,11 @@ enum walk_end {
     WALK_FULL,       /* there may be more than `most` */
     WALK_BROKEN,     /* the next frame cannot be found */
     WALK_UNKNOWN,    /* the next address is not code */
-    WALK_NEEDS_BASE, /* which is known only if the way is fresh */
+    WALK_NEEDS_BASE, /* the base register is known only if the way is fresh */
 };
 
-/*
- * Addresses innermost first, at least one: return addresses, but where code was interrupted, as it was at the
- * beginning, one more than the instruction's.  Those of frames that end at `below` or further in are left out.
- */
+/* Addresses innermost first, at least one: return addresses or, where code was interrupted, as at
+ * the beginning, the instruction's plus one.  Frames that end at or below `below` are left out. */
 struct walk_result {
     unsigned count;
     enum walk_end end;
