@@ -91,7 +91,8 @@ static void copy_path(char *to, size_t capacity, const char *variable, const cha
     to[length] = '\0';
 }
 
-/* One key=value of LSAN_OPTIONS; keys without a meaning here are ignored, as LSan does. */
+/* One key=value of LSAN_OPTIONS; keys without a meaning here are ignored, as LSan ignores keys that
+ * it does not know. */
 static void read_lsan_pair(const char *key, size_t key_length, const char *value, size_t length) {
     static const struct {
         char key[20];

@@ -53,7 +53,8 @@ struct record_stash {
     } found[RECORD_FOUND];
 };
 
-/* Takes a number (0: no memory), or gives it back unentered.  The first is half of the second. */
+/* Takes a number, 0 without memory, or gives it back unentered.  record_take_slowly is for an empty
+ * stash. */
 uint32_t record_take_slowly(struct record_stash *stash);
 static inline uint32_t record_take(struct record_stash *stash) {
     return LIKELY(stash->count != 0) ? stash->numbers[--stash->count] : record_take_slowly(stash);
