@@ -10,9 +10,7 @@
  */
 #include "args/args.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"

@@ -13,7 +13,6 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "args/args.h"
 #include "common/cli.h"

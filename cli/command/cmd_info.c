@@ -3,7 +3,6 @@
  * cmd_info.c - `tally info`: what a file of a profile holds, for people or as JSON.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>

@@ -13,7 +13,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "args/args.h"
 #include "common/escape.h"

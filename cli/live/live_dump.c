@@ -6,7 +6,6 @@
 #include "live/live_dump.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

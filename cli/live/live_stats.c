@@ -7,7 +7,6 @@
 #include "live/live_stats.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/escape.h"

@@ -30,7 +30,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "names/sym_table.h"

@@ -11,7 +11,6 @@
  */
 #include "profile/profile.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>

@@ -4,7 +4,6 @@
  * the other gets the number that it has here.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "profile/profile.h"

@@ -5,7 +5,6 @@
  * There are names and no addresses.  What the number counts is not said: the type is samples/count.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

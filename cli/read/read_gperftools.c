@@ -18,7 +18,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "read/read_text.h"

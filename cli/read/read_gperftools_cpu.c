@@ -9,9 +9,7 @@
  *
  * A file without its trailer is that of a killed program: its records count as long as they are whole.
  */
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "read/read_text.h"

@@ -8,7 +8,6 @@
  * somebody wants to see them, because a run of a week has thousands.
  */
 #define _GNU_SOURCE /* memmem */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>

@@ -13,7 +13,6 @@
  */
 #include "run/card.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"

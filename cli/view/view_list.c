@@ -10,7 +10,6 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "common/glyph.h"

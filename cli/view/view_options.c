@@ -3,9 +3,6 @@
  * view_options.c - the options that choose a view, and the view they choose; shared by `tally report` and
  * `tally diff`.
  */
-#include <stdlib.h>
-#include <string.h>
-
 #include "common/cli.h"
 #include "common/pager.h"
 #include "view/view.h"

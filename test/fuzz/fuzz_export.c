@@ -49,14 +49,14 @@ static void check_folded(const struct profile *profile, const char *text) {
     int64_t expected = 0, sum = 0;
     for (uint32_t i = 0; i < profile->sample_count; i++) {
         int64_t value = profile_value(profile, i, profile->default_type);
-        expected = sum_clamped(expected, value > 0 ? value : 0);
+        expected = profile_sum(expected, value > 0 ? value : 0);
     }
     for (const char *end = strchr(text, '\n'); end != NULL; end = strchr(end + 1, '\n')) {
         const char *number = end;
         while (number[-1] != ' ') {
             number--;
         }
-        sum = sum_clamped(sum, strtoll(number, NULL, 10));
+        sum = profile_sum(sum, strtoll(number, NULL, 10));
     }
     fuzz_check(sum == expected);
 }
