@@ -28,8 +28,6 @@
 
 TEST_SETUP(require_tally);
 
-/* ---------------------------------------------------------------- S-09 to S-13 */
-
 static void check_all_blocked(unsigned long blocked) {
     for (int signal = 1; signal <= 64; signal++) {
         bool never = signal == SIGKILL || signal == SIGSTOP || signal == 32 || signal == 33;

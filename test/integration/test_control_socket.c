@@ -30,8 +30,6 @@
 
 TEST_SETUP(require_tally);
 
-/* ---------------------------------------------------------------- the target, from outside */
-
 /* Has the process a handler for this signal? */
 static bool catches(pid_t pid, int signal) {
     char path[64], text[4096];
@@ -308,7 +306,7 @@ TEST(s04_another_user_cannot_even_get_there) {
     check_eq(end_target(), 0);
 }
 
-/* ---------------------------------------------------------------- what it is for */
+/* ---------------------------------------------------------------- other namespaces */
 
 /* Its number 1, as it sees itself. */
 static pid_t child_of(pid_t parent) {

@@ -22,8 +22,6 @@
 
 TEST_SETUP(require_tally);
 
-/* ---------------------------------------------------------------- what it is for */
-
 TEST(a_profile_is_started_dumped_and_stopped_from_outside) {
     start("control:write");
     int fd = reach();

@@ -223,7 +223,7 @@ static inline struct extent_hooks *prepare_supply(void) {
     return &supply.table;
 }
 
-/* ---------------------------------------------------------------- helpers */
+/* ---------------------------------------------------------------- arenas over it */
 
 static inline unsigned create_hooked(void) {
     start_heap_with("narenas:1");
@@ -261,8 +261,6 @@ static inline bool lies_in_supply(const void *object, size_t size) {
 
 static const size_t sizes[] = {1, 16, 100, 1000, 5000, 32768, 32769, 300000, 2 << 20, 5 << 20};
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
-
-/* ---------------------------------------------------------------- giving back */
 
 /* Random work; what the program holds keeps its bytes. */
 static inline void work(unsigned arena, uint64_t seed, unsigned steps) {

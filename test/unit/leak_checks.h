@@ -24,8 +24,6 @@
 
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
-/* ---------------------------------------------------------------- tools */
-
 /* A sanitizer's own words about the stack look like accesses that must not be. */
 static inline void need_plain_memory(void) {
     if (SANITIZED) {
@@ -120,15 +118,13 @@ static inline void expect_all_held(void) {
 
 static void *volatile held; /* global data */
 
-/* ---------------------------------------------------------------- plain */
+/* ---------------------------------------------------------------- what is lost, what holds it */
 
 static inline void lose_three(void) {
     for (volatile int i = 0; i < 3; i++) {
         make(100);
     }
 }
-
-/* ---------------------------------------------------------------- what holds */
 
 static __thread void *volatile in_thread_storage;
 

@@ -205,8 +205,6 @@ static inline const char *dump_text(enum dump_format format, enum dump_what what
     return text;
 }
 
-/* ---------------------------------------------------------------- many stacks */
-
 static inline void make_many(void) {
     struct random random = {42};
     for (uint32_t i = 0; i < 20000; i++) {

@@ -206,8 +206,6 @@ static inline void *work_a_while(void *argument) {
     return NULL;
 }
 
-/* ---------------------------------------------------------------- every allocation */
-
 /* With one arena: a thread that has no heap yet takes that of the CPU it runs on. */
 static inline void start_exactly(void) {
     start_heap_with("narenas:1");

@@ -134,8 +134,4 @@ static inline struct prof_totals check_totals(void) {
     return totals;
 }
 
-/* ---------------------------------------------------------------- extras */
-
-static uint32_t record_at_level(unsigned pattern, unsigned level, size_t size, size_t usable);
-
 #endif

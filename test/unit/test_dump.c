@@ -15,8 +15,6 @@
 #include "prof/prof.h"
 #include "unit.h"
 
-/* ---------------------------------------------------------------- making profiles */
-
 static const char sampled_maps[] =
     "\nMAPPED_LIBRARIES:\n"
     "55d0aa000000-55d0aa002000 r-xp 00001000 fe:00 131 /opt/app/server\n"

@@ -209,7 +209,7 @@ TEST(variables_of_other_allocators_set_options) {
     check_eq(opt.thread_cache_bytes, 256 << 10);
 }
 
-/* ---------------------------------------------------------------- confirm and abort */
+/* ---------------------------------------------------------------- variables of leak checkers */
 
 /* The heap checker of gperftools. */
 

@@ -16,8 +16,6 @@
 #include "noted_samples.h"
 #include "unit.h"
 
-/* ---------------------------------------------------------------- statistics */
-
 static void add_tally(struct tally *sum, const struct tally *one) {
     sum->seen += one->seen;
     sum->mean += one->mean;

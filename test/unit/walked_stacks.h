@@ -171,8 +171,6 @@ static inline struct walk new_walk(void) {
     return (struct walk){.thread = &main_thread, .most = 128};
 }
 
-/* ---------------------------------------------------------------- frame pointers and tables */
-
 static __attribute__((noinline, unused)) void descend_again(struct walk *walk, unsigned levels) {
     struct walk again = {.thread = walk->thread, .most = walk->most};
     *walk = again;
