@@ -31,7 +31,7 @@ struct reading {
     int count, at; /* of the words; the next one */
     char **words;
     int kept;           /* words[0..kept) are arguments */
-    bool is_tolerant;   /* a variable: options of other commands are passed over */
+    bool is_tolerant;   /* a variable: options of other commands are skipped */
     const char *source; /* "" or "in TALLY_OPTS: " */
 };
 
@@ -65,7 +65,7 @@ static size_t distance(const char *a, const char *b) {
     return rows[a_length % 3][b_length];
 }
 
-/* The closest so far. */
+/* The closest word so far. */
 struct nearest {
     const char *word;
     char name[NAME_MOST + 1];
@@ -121,7 +121,7 @@ const struct command *args_find_command(const char *name) {
 
 /* Looking options up. */
 
-/* Calls back for every option of the command and the global ones until one says that it is enough. */
+/* Calls back for every option of the command and every global one until a call says to stop. */
 static bool each_option(const struct command *command,
                         bool (*visit)(const struct arg_option *option, void *context),
                         void *context) {
@@ -295,7 +295,7 @@ static bool store_small(const struct reading *reading, const struct arg_option *
     return true;
 }
 
-/* MIN:MAX; what is missing is left as it was. */
+/* MIN:MAX; a missing one is left as it was. */
 static bool store_sizes(const struct reading *reading, const struct arg_option *option,
                         const char *value) {
     uint64_t *sizes = option->target;
@@ -358,7 +358,7 @@ static void turn(struct match match) {
     }
 }
 
-/* Takes the value behind = or from the next word, and stores it. */
+/* Takes the value after = or from the next word, and stores it. */
 static bool take_value(struct reading *reading, struct match match, const char *value) {
     const struct arg_option *option = match.option;
     if (!takes_value(option)) {
@@ -384,7 +384,7 @@ static bool take_value(struct reading *reading, struct match match, const char *
 
 /* Words. */
 
-/* An option that only another command knows: it and its value are passed over.  False: nobody knows it. */
+/* Skips an option that only another command has, with its value.  False: no command has it. */
 static bool pass_over(struct reading *reading, const char *typed, size_t length) {
     for (size_t i = 0; commands[i] != NULL; i++) {
         struct match match;
@@ -407,7 +407,7 @@ static bool read_long(struct reading *reading, const char *typed) {
     return take_value(reading, match, typed[length] == '=' ? typed + length + 1 : NULL);
 }
 
-/* Whether another command knows the letter; the word and its value are passed over. */
+/* Whether another command has the letter; the word and its value are skipped. */
 static bool pass_over_letter(struct reading *reading, const char *letters) {
     for (size_t i = 0; commands[i] != NULL; i++) {
         const struct arg_option *option = find_letter(commands[i], *letters);
@@ -486,7 +486,7 @@ bool args_parse(const struct command *command, int *count, char **words) {
         return false;
     }
     if (reading.kept < *count) {
-        words[reading.kept] = NULL; /* they may become somebody else's command line */
+        words[reading.kept] = NULL; /* they may become another program's command line */
     }
     *count = reading.kept;
     return args_wants_help > 0 || check_word_count(command, *count, words);
@@ -513,7 +513,7 @@ static int split(char *text, char **words) {
     return count;
 }
 
-/* Texts that values of options are parts of. */
+/* Texts that values of options point into. */
 static struct kept {
     struct kept *next;
     char text[];

@@ -2,9 +2,9 @@
  *
  * args_completion.c - the tables as completions for bash, zsh and fish.
  *
- * What a word can be is read from the usage line: TARGET is a process with the library, PROFILE and FILE
- * are files, PROGRAM is a program, COMMAND one of ours, and words in small letters parted by bars stand
- * for themselves.  The same goes for the value of an option.
+ * The usage line says what a word can be: TARGET is a process with the library, PROFILE and FILE
+ * are files, PROGRAM is a program, COMMAND one of ours, and lower-case words separated by bars
+ * stand for themselves.  The same goes for the value of an option.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static enum word_kind kind_of_value(const struct arg_option *option) {
     return is_file ? WORD_FILE : WORD_NONE;
 }
 
-/* A usage line that is choices only. */
+/* Whether a usage line consists of choices only. */
 static const char *choices_of_words(const struct command *command) {
     return kind_of_words(command->usage) == WORD_CHOICE ? command->usage : "";
 }
@@ -105,7 +105,7 @@ static void print_command_names(void) {
     }
 }
 
-/* What a shell does for a kind of word; between the two stand the words that it can be, if they are known. */
+/* What a shell does for a kind of word: texts before and after the possible words, if known. */
 struct action {
     const char *before, *behind;
 };

@@ -72,7 +72,7 @@ bool args_has_color(int fd) {
            (terminal == NULL || strcmp(terminal, "dumb") != 0);
 }
 
-/* Lines that begin with # say something to people. */
+/* Lines that begin with # are comments. */
 static void blank_comments(char *text) {
     for (char *line = text; line != NULL && *line != '\0';) {
         char *end = strchr(line, '\n');
@@ -102,7 +102,7 @@ bool args_parse_config(const struct command *command) {
     text[is_read ? length : 0] = '\0';
     blank_comments(text);
     const char *path = options.config;
-    options.config = NULL; /* what comes now would be too late */
+    options.config = NULL; /* a --config from here on would be too late */
     bool is_good = is_read && args_parse_variable(command, path, text);
     free(text);
     return is_good;

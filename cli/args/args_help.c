@@ -2,8 +2,8 @@
  *
  * args_help.c - the tables as help for a terminal and as man pages.
  *
- * The text of a command is paragraphs, which are wrapped, and examples, which begin with blanks and stay
- * as they are.  Man pages are mdoc(7): one for each command and one for all of them.
+ * The text of a command has paragraphs, which are wrapped, and examples, which begin with blanks
+ * and stay as they are.  Man pages are mdoc(7): one for each command and one for all of them.
  */
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * cmd_check.c - `tally check`: limits for a profile, for scripts and continuous integration.
  *
- * Every limit that was given becomes one verdict.  One that cannot be checked, because the profile does
+ * Every limit given becomes one verdict.  A limit that cannot be checked, because the profile does
  * not have the number, is an error and never a pass.
  *
  *      peak      the highest point of a recorded run; of other files, what they have in use
@@ -49,7 +49,7 @@ static const struct arg_option check_options[] = {
      "Write to this file, which must not exist, instead of the standard output"},
     {0}};
 
-/* Where most of it came from. */
+/* The site that most of a sum came from. */
 struct place {
     char *name, *file; /* NULL: unknown */
     uint32_t line;
@@ -68,7 +68,7 @@ struct verdict {
 /* What is checked, or compared with. */
 struct subject {
     struct read_run *run;
-    struct profile *profile; /* the moment that was meant; the run's */
+    struct profile *profile; /* the moment that was meant; belongs to the run */
 };
 
 struct check {
@@ -86,7 +86,7 @@ static uint32_t find_either(const struct profile *profile, const char *name, con
     return type != PROFILE_NONE ? type : profile_find_type(profile, other);
 }
 
-/* The type that tells the highest point: the recorded one, or what is in use. */
+/* The type of the highest point: the recorded peak, or what is in use. */
 static uint32_t peak_type(const struct profile *profile) {
     return find_either(profile, "peak_space", "inuse_space");
 }
@@ -213,7 +213,7 @@ static bool wants_percent(const char *text, double *limit) {
     return is_good;
 }
 
-/* The sentence for a limit whose number is not there. */
+/* The sentence for a limit whose number is missing. */
 static bool cannot(struct check *check, const char *option, const char *what) {
     check->status = (int)complain(EXIT_BAD_INPUT, "--%s cannot be checked: the profile has no %s",
                                   option, what);
@@ -234,7 +234,7 @@ static bool check_peak(struct check *check) {
                 profile, type);
 }
 
-/* What a search found where there was one: the sum is exact, and what may be a leak is none. */
+/* What a search found, if there was one: the sum is exact, and possible leaks do not count. */
 static double sum_of_leaks(const struct read_leaks *leaks, bool in_blocks) {
     const struct read_leak_sum *definite = &leaks->sums[READ_LEAK_DEFINITE];
     const struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];

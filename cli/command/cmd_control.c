@@ -2,9 +2,9 @@
  *
  * cmd_control.c - `tally start`, `stop`, `dump`, `set` and `purge`: steering a running process.
  *
- * Each is a request on the control socket.  Output of the process goes into a descriptor that it gets from
- * here, so the file belongs to who asked and lies where they are.  Ctrl-C never stops the process, and
- * leaves no half-written file.
+ * Each is a request on the control socket.  The process writes its output to a descriptor that it
+ * gets from here, so the file belongs to the user who asked and lies where that user is.  Ctrl-C
+ * never stops the process, and leaves no half-written file.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <ctype.h>
@@ -38,7 +38,7 @@ static struct {
 
 enum stop_kind { STOP_ALL, STOP_HEAP, STOP_CPU };
 
-/* A request about everything, or about one profiler; the answer stays in `reply`. */
+/* A request about all profilers or one of them; the answer stays in `reply`. */
 static enum exit_code ask(const struct target *target, const char *verb, const char *kind,
                           struct reply *reply) {
     struct wire_writer request;
@@ -51,7 +51,7 @@ static enum exit_code ask(const struct target *target, const char *verb, const c
 
 /* Dumps. */
 
-/* What was asked for, or what the ending of the file says.  NULL after a sentence. */
+/* The format asked for, or that of the file's ending.  NULL after a sentence. */
 static const struct export_format *choose_format(void) {
     const struct export_format *format = export_by_name("pprof");
     if (options.format != NULL) {
@@ -82,7 +82,7 @@ static const char *default_path(const struct target *target, const struct export
     return path;
 }
 
-/* The process writes into regular files; what is none gets a copy. */
+/* The process writes only to regular files; other outputs get a copy. */
 static int file_for(FILE *file) {
     struct stat status;
     int fd = fileno(file);
@@ -209,7 +209,7 @@ static void interrupt(int number) {
     is_interrupted = 1;
 }
 
-/* Ends early with Ctrl-C, and when the process does. */
+/* Ends early with Ctrl-C, and when the process ends. */
 static void wait_for(const struct target *target, uint64_t ns) {
     struct sigaction action = {.sa_handler = interrupt}, old;
     uint64_t until = cli_now_ns() + ns;
@@ -227,7 +227,7 @@ static bool wants_cpu(void) {
     return options.cpu_hz != RUN_NO_CPU;
 }
 
-/* Memory is what is meant, unless only the other was named. */
+/* Memory is meant unless only the processor's time is named. */
 static bool wants_heap(void) {
     return options.wants_heap || options.rate != NULL || !wants_cpu();
 }
@@ -286,7 +286,7 @@ static enum exit_code start_heap(const struct target *target) {
     return code;
 }
 
-/* Memory is saved while it is still recorded; of time, the last samples are counted when it is stopped. */
+/* Memory is saved before it stops, time afterwards: stopping counts its last samples. */
 static enum exit_code end_profiles(const struct target *target) {
     enum exit_code code = EXIT_DONE;
     struct reply reply;
@@ -382,8 +382,8 @@ static int run_purge_command(int count, char **words) {
 static char **settings;
 static int setting_count;
 
-/* Options that have other names while a program runs.  Times count for arenas that are there and for those
- * to come, which are two names. */
+/* Options that have other names while a program runs.  Times apply to existing arenas and to future
+ * ones, which are two names. */
 static const struct {
     const char *option, *names[2];
 } running_names[] = {

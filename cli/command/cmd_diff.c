@@ -2,7 +2,7 @@
  *
  * cmd_diff.c - `tally diff`: what one profile has more or less than another.
  *
- * Both are selected from as `tally report` does, then joined into one profile with twice the types:
+ * Samples of both are selected as in `tally report`, then joined, with twice the types:
  *
  *      type i              new minus base
  *      type i + count      what the base had
@@ -27,8 +27,8 @@ static const struct arg_option diff_options[] = {
      "Exit with 1 when something differs; --min says what is too little to count"},
     {0}};
 
-/* Addresses become places in the files of modules, which are then known by their paths alone; what has a name
- * needs no address. */
+/* Addresses become offsets in the files of modules, which are then known by their paths alone; a
+ * frame with a name needs no address. */
 static void forget_addresses(struct profile *profile) {
     for (uint32_t i = 0; i < profile->location_count; i++) {
         struct profile_location *location = &profile->locations[i];
@@ -46,7 +46,7 @@ static void forget_addresses(struct profile *profile) {
     }
 }
 
-/* The types that both have, in the order of the new one: what is taken from each of the two. */
+/* The types that both have, in the order of the new profile: which type of each is used. */
 static uint32_t match_types(const struct profile *base, const struct profile *new,
                             struct profile_column *of_base, struct profile_column *of_new) {
     uint32_t count = 0;
@@ -103,7 +103,7 @@ static struct profile *join(struct profile *base, struct profile *new) {
     return joined;
 }
 
-/* Whether a function has more or less than before, --min of the base at least. */
+/* Whether a function has changed by at least --min of the base. */
 static bool differs(struct view *view) {
     view_index(view);
     struct view_weight *weights = view_weigh(view);

@@ -6,8 +6,8 @@
  *      warn  what works less well, and what would help
  *      fail  what does not work, and why
  *
- * Of a program it looks at the file, of a process also at /proc; then at the directory of the control
- * socket and at the kernel.  It changes nothing.  Exit status 1: at least one sentence is a fail.
+ * It looks at the program's file, for a process also at /proc, then at the directory of the control
+ * socket and at the kernel.  It changes nothing.  Exit status 1: there is at least one fail.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <elf.h>
@@ -115,7 +115,7 @@ static void judge_debug_info(const char *shown, const struct elf_facts *facts) {
     }
 }
 
-/* The command is made for the same kind as the library. */
+/* The command is built for the same machine as the library. */
 static uint16_t own_machine(void) {
     struct elf_facts facts;
     return elf_look("/proc/self/exe", &facts) ? facts.machine : EM_NONE;

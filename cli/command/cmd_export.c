@@ -2,9 +2,9 @@
  *
  * cmd_export.c - `tally export`: a profile as a file of another kind.
  *
- * Read, add up, name, select, hide, write.  Which format it is, the first word says, or the ending of
- * -o.  What cannot work (no such format, no graphviz, a picture for a terminal) is said before anything
- * is read.
+ * Read, add up, name, select, hide, write.  The first word or the ending of -o says which format.
+ * What cannot work (no such format, no graphviz, a picture for a terminal) is reported before
+ * anything is read.
  */
 #include <stdlib.h>
 #include <string.h>

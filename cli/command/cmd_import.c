@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_import.c - `tally import`: profiles of any format that is read become profile.proto in gzip.
+ * cmd_import.c - `tally import`: turns profiles of any known format into profile.proto in gzip.
  *
- * Without -o each file gets one of its own beside it, never over one that is there.  With -o all of them
- * are added up.
+ * Without -o each file gets an output beside it, which never replaces an existing file.  With -o
+ * all of them are added up.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct {
     bool overwrite;
 } g = {.from = "auto"};
 
-/* The caller's; NULL after a sentence. */
+/* To be freed; NULL after a sentence. */
 static struct profile *read_word(const char *word, int *status) {
     struct read_choice choice = {.format = strcmp(g.from, "auto") == 0 ? NULL : g.from};
     struct read_run *run = read_argument_run(word, &choice, status);

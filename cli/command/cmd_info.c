@@ -41,7 +41,7 @@ static uint32_t count_build_ids(const struct profile *profile) {
     return known;
 }
 
-/* The keys of labels, each once, in the order in which they come; how many fit and are there. */
+/* The keys of labels, each once, in order of appearance; returns how many are there and fit. */
 static size_t find_label_keys(const struct profile *profile, const char **keys, size_t most) {
     size_t count = 0;
     for (uint32_t i = 0; i < profile->label_count && count < most; i++) {
@@ -209,7 +209,7 @@ static void print_text(const struct info *info) {
 
 /* ---------------------------------------------------------------- JSON */
 
-/* A name inside an object; `before` is what parts it from the one before. */
+/* A name inside an object; `before` separates it from the one before. */
 static void put_key(const char *before, const char *name) {
     printf("%s\"%s\": ", before, name);
 }

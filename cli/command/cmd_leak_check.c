@@ -2,9 +2,9 @@
  *
  * cmd_leak_check.c - `tally leak-check`: what a process has lost, or what its recording says about that.
  *
- * A running process looks for itself and writes what it found into a descriptor from here; names, rules and
- * the picture are made here.  What grows although it can be reached is told by snapshots: those of the
- * recording that `tally run` makes, or two that are taken for the purpose (--watch).
+ * A running process searches itself and writes what it finds to a descriptor from here; names,
+ * rules and the report are made here.  What grows although it can be reached shows in snapshots:
+ * those of the recording that `tally run` makes, or two that --watch takes.
  */
 #define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
@@ -35,7 +35,7 @@ static struct {
     bool prints_rules, with_reachable, is_quick;
 } options = {.max_pause_ns = 1000000000, .rows = ROWS_SHOWN};
 
-/* What is told. */
+/* What the report shows. */
 struct finding {
     struct read_leaks *leaks;
     struct growth growth[GROWTH_MOST];
@@ -115,7 +115,7 @@ static void print_head(const struct read_leaks *leaks) {
     }
 }
 
-/* Does it grow because it is lost? */
+/* Does a place grow because its memory is lost? */
 static bool is_lost(const struct growth *one, const struct leak_sites *sites) {
     int64_t lost = 0;
     for (uint32_t i = 0; i < sites->count; i++) {
@@ -264,7 +264,7 @@ static struct read_leaks *read_answer(int fd, char why[READ_WHY_BYTES]) {
         return NULL;
     }
     struct read_leaks *leaks = run->leaks;
-    run->leaks = NULL; /* it leaves the run */
+    run->leaks = NULL; /* they no longer belong to the run */
     read_run_free(run);
     return leaks;
 }
@@ -424,7 +424,7 @@ static enum exit_code check_file(const char *word, struct finding *finding) {
 
 /* ---------------------------------------------------------------- the command */
 
-/* Is there a file of this name that is no program?  Its name may well be that of a process. */
+/* Is there a file of this name that is no program?  A program's name may also be a process's. */
 static bool is_data(const char *path) {
     char first[4] = "", why[READ_WHY_BYTES];
     int fd = read_open(path, why);
@@ -435,7 +435,7 @@ static bool is_data(const char *path) {
     return got > 0 && memcmp(first, "\177ELF", 4) != 0 && memcmp(first, "#!", 2) != 0;
 }
 
-/* A number or a socket is a process, whatever lies here under that name. */
+/* A number or a socket is a process, whatever file has that name here. */
 static bool is_file(const char *word) {
     bool is_socket = ends_with(word, ".sock");
     bool is_number = word[strspn(word, "0123456789")] == '\0';

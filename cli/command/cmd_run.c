@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_run.c - `tally run`: starts a program under the library and tells where its memory went.
+ * cmd_run.c - `tally run`: starts a program under the library and reports where its memory went.
  *
- * The program runs with the library preloaded (run_program.c) and we end as it did.  Afterwards the file that
- * the library wrote (recording.c) is read, named and summed up on a card (card.c).
+ * The program runs with the library preloaded (run_program.c) and we end as it did.  Then the file
+ * that the library wrote (recording.c) is read, named and summed up on a card (card.c).
  *
- * The loader skips a library that it cannot map, and says so on a line at most.  The proof that ours was
- * there is the file, which it creates at its start; where there is none, the program's file says why.
+ * The loader skips a library that it cannot map, with one line of warning at most.  The proof that
+ * ours was there is the recording, made at its start; without one, the program's file says why.
  */
 #define _GNU_SOURCE /* sigabbrev_np */
 #include <errno.h>
@@ -135,7 +135,7 @@ static void print_card(const struct run_plan *plan, const struct recording *foun
 
 enum { NOT_SEARCHED = -1 };
 
-/* Definite leaks that the recording tells of. */
+/* Definite leaks in the recording. */
 static int64_t leaks_of(const struct read_run *run) {
     return run != NULL && run->leaks != NULL ? run->leaks->sums[READ_LEAK_DEFINITE].objects
                                              : NOT_SEARCHED;
@@ -183,7 +183,7 @@ static int exit_code_of(int status) {
 
 static int run(int count, char **words) {
     static struct run_plan plan;
-    words[count] = NULL; /* What was taken for options is still behind. */
+    words[count] = NULL; /* The words that were options are still after it. */
     if (!run_plan_make(&plan, &wishes, words[0])) {
         return (int)plan.failure;
     }

@@ -2,8 +2,8 @@
  *
  * cmd_stats.c - `tally stats`: the memory of a running process, line by line.
  *
- * It reads the page of statistics and /proc; nothing is asked of the process, so it works while that is
- * stopped or hangs.
+ * It reads the page of statistics and /proc; it asks nothing of the process, so it works while the
+ * process is stopped or hangs.
  */
 #include "args/args.h"
 #include "common/cli.h"
@@ -52,7 +52,7 @@ static void print_look(FILE *file, const struct look_at_process *look,
     }
 }
 
-/* A file is the last look alone and complete; stdout has all of them. */
+/* A file holds only the last look, complete; stdout has all of them. */
 static bool write_look(const struct look_at_process *look, const struct look_at_process *before) {
     struct output output;
     if (!output_open(&output, options.path, options.every_ns > 0)) {
@@ -70,7 +70,7 @@ static enum exit_code look_once(const struct target *target) {
     return write_look(&look, NULL) ? EXIT_DONE : EXIT_OWN_FAILURE;
 }
 
-/* The process may end at any time: that is the end, and no mistake. */
+/* The process may end at any time: that ends the command and is no error. */
 static enum exit_code look_again_and_again(const struct target *target) {
     static struct look_at_process looks[2];
     uint64_t next = cli_now_ns();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_top.c - `tally top`: the memory of a running process on the whole screen, again and again.
+ * cmd_top.c - `tally top`: the memory of a process on the whole screen, refreshed again and again.
  *
  * The upper half is what `tally stats` prints and costs the process nothing.  Below are the places that hold
  * most, taken from a dump, when the profiler is on and the process answers requests.
@@ -63,11 +63,11 @@ static void draw_history(FILE *file, const char *name, const uint64_t *values, s
 
 /* Sites. */
 
-/* The last list of them, or why there is none. */
+/* The last list of sites, or why there is none. */
 struct sites {
     char *text;
     uint64_t taken_ns;
-    bool is_refused; /* and is not asked for again */
+    bool is_refused; /* so no dump is asked for again */
 };
 
 static bool print_sites(FILE *file, const struct profile *profile) {
@@ -88,7 +88,7 @@ static void say_instead(struct sites *sites, const char *sentence) {
     sites->text = must_copy(sentence);
 }
 
-/* A dump costs the process something, so it is not asked for one at every look. */
+/* A dump costs the process time, so not every look asks for one. */
 static void take_sites(const struct look_at_process *look, struct sites *sites) {
     enum { BETWEEN_NS = 2000000000 };
     struct profile *profile = NULL;
@@ -105,7 +105,7 @@ static void take_sites(const struct look_at_process *look, struct sites *sites) 
     }
     sites->taken_ns = look->now_ns;
     if (strchr("Tt", target_state(look->target->pid)) != NULL) {
-        return; /* The list of before stays until it runs again. */
+        return; /* The old list stays until the process runs again. */
     }
     if (live_dump_take(look->target, LIVE_HEAP, &profile, &names) != EXIT_DONE) {
         sites->is_refused = true;
@@ -142,7 +142,7 @@ static void draw(const struct look_at_process *look, const struct look_at_proces
     free(text);
 }
 
-/* False: the end was asked for. */
+/* False: the user wants to end. */
 static bool obey(int key) {
     enum { LEAST_NS = 100000000 };
     switch (key) {
@@ -161,7 +161,7 @@ static bool obey(int key) {
     }
 }
 
-/* Until somebody wants the end: 0, or the signal. */
+/* Runs until the user or a signal ends it; returns 0 or the signal. */
 static int watch(const struct target *target) {
     static struct look_at_process looks[2];
     static struct history history;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * commands.h - the commands that there are; each is defined in the cmd_*.c that does its work.
+ * commands.h - all commands; each is defined in the cmd_*.c that does its work.
  */
 #pragma once
 

@@ -2,9 +2,9 @@
  *
  * main.c - the `tally` command: global options, then the command that the first word names.
  *
- * Global options may stand before the command's name or among its own options; those of TALLY_OPTS are
- * read first, then those of --config=FILE.  Output that somebody asked for goes to stdout and a failure to write it is reported, so
- * `tally --version >/dev/full` does not claim success.
+ * Global options may stand before the command's name or among its own options; those of TALLY_OPTS
+ * are read first, then those of --config=FILE.  Results go to stdout and a failure to write them is
+ * reported, so `tally --version >/dev/full` does not claim success.
  *
  * Read next   commands.c, the list of commands; args.h, what a command is.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cli.c - manners of the command: messages, memory, progress.
+ * cli.c - for all commands: messages, memory, progress.
  *
  * Threads     The command has one.
  */
@@ -55,7 +55,7 @@ bool decline(const char *format, ...) {
     return false;
 }
 
-/* How often this was said before; a table that is full says everything. */
+/* How many times this was said before; 0 for everything new once the table is full. */
 static unsigned count_alike(const char *format) {
     for (size_t i = 0; i < ALIKE_KINDS; i++) {
         if (g.alike[i].format == NULL) {

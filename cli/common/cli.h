@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * cli.h - manners of the command: exit codes, messages, sizes and times as text, output files, progress.
+ * cli.h - for all commands: exit codes, messages, sizes and times as text, output, progress.
  *
- * What was asked for goes to stdout or the -o file, everything said about it to stderr.
+ * Results go to stdout or the -o file, everything said about them to stderr.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 enum exit_code {
-    EXIT_NONE = -1, /* not yet; with it the codes are of int, as main() returns them */
+    EXIT_NONE = -1, /* not yet; being negative, it makes the enum an int, which main() returns */
     EXIT_DONE = 0,
     EXIT_FOUND = 1, /* leaks, a limit of check, differences */
     EXIT_USAGE = 2,
@@ -29,12 +29,12 @@ enum exit_code {
 extern int cli_loudness;
 /* Colours on stdout: decided once from --color, NO_COLOR and the terminal. */
 extern bool cli_has_color;
-/* Global options: a pager may be used; damaged files are read past the damage; bytes that parsers of
- * files may take. */
+/* Global options: a pager may be used; damaged files are read past the damage; the memory, in
+ * bytes, that parsers of files may take. */
 extern bool cli_has_pager, cli_salvage;
 extern uint64_t cli_memory_limit;
 
-/* "tally: " and the sentence, to stderr.  The code is given back so that one can `return complain(...)`. */
+/* "tally: " and the sentence, to stderr.  Returns the code, for `return complain(...)`. */
 enum exit_code complain(enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool decline(const char *format, ...) __attribute__((format(printf, 1, 2))); /* gives false */
@@ -42,29 +42,29 @@ void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void detail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* with -v */
 
-/* The end of every command: warnings that were too many are counted, what stdio holds is written.  False,
- * after a sentence, where not all of it arrived. */
+/* The end of every command: reports how many warnings were left out, and writes what stdio holds.
+ * False, after a sentence, where not all of it arrives. */
 bool cli_finish(void);
 uint64_t cli_now_ns(void); /* CLOCK_MONOTONIC */
 void cli_wait_until(uint64_t ns);
 
-/* The beginning of a small file, as text; how many bytes it has, -1: it cannot be read. */
+/* The beginning of a small file, as text; returns its length, or -1 where it cannot be read. */
 int read_small(const char *path, char *text, size_t bytes);
 
-/* All of the bytes; false: there are fewer, or something failed. */
+/* All of the bytes; false: there are fewer, or something fails. */
 bool read_at(int fd, void *bytes, size_t length, uint64_t offset);
 bool write_all(int fd, const void *bytes, size_t length);
 
-/* Memory that is there, or the command ends with EXIT_OWN_FAILURE. */
+/* Memory, never NULL: without it the command ends with EXIT_OWN_FAILURE. */
 void *must_alloc(size_t bytes);
 void *must_zeroed(size_t bytes);
 char *must_copy(const char *text);
 void *must_grow(void *memory, size_t bytes);
-/* An array of items with room for one behind the `count` that are in it. */
+/* An array of items with room for one more after the `count` in it. */
 void *must_have_room(void *array, uint32_t count, uint32_t *room, size_t item_bytes);
 
-/* "1.2 GiB", "64 KiB", "512 B", "-3.0 MiB"; "9.2 M" for counts; "42.3 s", "3 d 4 h".  In a ring of static
- * buffers: the last sixteen texts stay. */
+/* "1.2 GiB", "64 KiB", "512 B", "-3.0 MiB"; "9.2 M" for counts; "42.3 s", "3 d 4 h".  Texts lie in
+ * a ring of static buffers: the last sixteen stay valid. */
 const char *size_text(int64_t bytes);
 const char *count_text(int64_t count);
 const char *grouped_text(int64_t count); /* 8,204,113 */
@@ -85,7 +85,7 @@ unsigned text_columns(const char *text);
 const char *base_name(const char *path);
 const char *path_from_here(const char *path);
 
-/* The first character of a text in UTF-8 and how many bytes it has; 0 at the end and where it is none. */
+/* The first character of a text in UTF-8; returns its length, 0 at the end or if invalid. */
 size_t cli_character(const char *text, uint32_t *code);
 /* Control characters, and what moves, hides or reorders text without being seen. */
 bool cli_is_unseen(uint32_t code);
@@ -93,7 +93,7 @@ bool cli_is_unseen(uint32_t code);
 /* The safe text in double quotes, as Prometheus wants it; escape.h has JSON. */
 void cli_print_quoted(FILE *file, const char *name);
 
-/* "64K", "1.5GiB"; "10ms", "5s", "2m", "1h"; "10%" or "0.1"; "42".  False when it is none. */
+/* "64K", "1.5GiB"; "10ms", "5s", "2m", "1h"; "10%" or "0.1"; "42".  False for anything else. */
 bool parse_size(const char *text, uint64_t *bytes);
 bool parse_duration(const char *text, uint64_t *ns);
 bool parse_share(const char *text, double *share);

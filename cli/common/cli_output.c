@@ -26,7 +26,7 @@ static void remove_temporary(int number) {
     raise(number);
 }
 
-/* Signals that somebody handles or ignores already stay as they are. */
+/* Signals that are already handled or ignored stay as they are. */
 static void guard_temporary(const char *temporary) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     g.temporary = temporary;

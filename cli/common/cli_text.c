@@ -2,7 +2,7 @@
  *
  * cli_text.c - numbers as text, and names that cannot steer a terminal.
  *
- * Texts come from a ring of static buffers, so that a printf may hold several of them and nobody frees.
+ * Texts come from a ring of static buffers, so that a printf may hold several; none is freed.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ const char *ring_text(const char *format, ...) {
     return text;
 }
 
-/* Divides by `step` once, and again while what would be shown has too many digits; how often: 1 to 6. */
+/* Divides by `step`, again while the result has too many digits; returns the times, 1 to 6. */
 static unsigned scale(double *value, double step, double most) {
     unsigned times = 0;
     do {

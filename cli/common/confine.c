@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * confine.c - what a process gives up before it looks into a file of a stranger.
+ * confine.c - the rights that a process gives up before it looks into a stranger's file.
  *
- * Two things come from anywhere: profiles and files with symbols.  Each is parsed by a child of the command
- * that can do nothing but compute and write its result into a pipe, so the worst that a hostile file gets
- * is a wrong profile or no names.
+ * Two kinds of files come from anywhere: profiles and files with symbols.  Each is parsed by a
+ * child of the command that can do nothing but compute and write its result into a pipe, so the
+ * worst that a hostile file gets is a wrong profile or no names.
  *
- * Read next   read_worker.c, sym_worker.c, which are those children.
+ * Read next   read_worker.c and sym_worker.c, the two children.
  */
 #define _GNU_SOURCE /* setresuid */
 #include "common/confine.h"
@@ -47,7 +47,7 @@ static void limit(__rlimit_resource_t what, rlim_t most) {
     }
 }
 
-/* Through numbers above all of them, so that none overwrites another. */
+/* Moves them by way of numbers above all of them, so that none overwrites another. */
 static void keep_descriptors(const int *fds, size_t count) {
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC), high[8];
     int above = CONFINE_RESULT + (int)count;
@@ -101,7 +101,7 @@ static void load(struct program *program, size_t offset) {
     add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)offset));
 }
 
-/* What was loaded, compared: as many steps are skipped where it is not this. */
+/* Skips this number of steps unless the loaded word is `value`. */
 static void skip_unless(struct program *program, long value, uint8_t steps) {
     add(program,
         (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)value, 0, steps));
@@ -113,7 +113,7 @@ static void end(struct program *program, uint32_t action) {
 
 static const uint32_t refuse = SECCOMP_RET_ERRNO | EPERM;
 
-/* A call that is good for `count` descriptors from `first` on.  Ends every way it takes. */
+/* Allows a call for `count` descriptors from `first` on and refuses it for others. */
 static void allow_for(struct program *program, long number, int first, unsigned count) {
     skip_unless(program, number, (uint8_t)(2 * count + 2));
     load(program, offsetof(struct seccomp_data, args)); /* little-endian: the lower half */

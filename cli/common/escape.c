@@ -46,13 +46,13 @@ const char *escape_shorten(const char *text, size_t characters, char room[ESCAPE
     return text;
 }
 
-/* What a page around it could take for something else, or nobody sees. */
+/* What a surrounding page could misread, or what is invisible. */
 static bool is_strange(uint32_t code) {
     return cli_is_unseen(code) || code == '<' || code == '>' || code == '&' || code == 0xfffe ||
            code == 0xffff;
 }
 
-/* Beyond 16 bits it is two halves. */
+/* Beyond 16 bits a character is two halves. */
 static void put_code(FILE *file, uint32_t code) {
     if (code > 0xffff) {
         fprintf(file, "\\u%04x", 0xd800 + ((code - 0x10000) >> 10));
@@ -100,7 +100,7 @@ void escape_xml(FILE *file, const char *text) {
             fputs("&#39;", file);
             break;
         default:
-            /* U+FFFE and U+FFFF are characters, and XML forbids them. */
+            /* U+FFFE and U+FFFF are characters, but XML forbids them. */
             if (memcmp(text, "\xef\xbf", 2) == 0 && (uint8_t)text[2] >= 0xbe) {
                 fputs(replacement, file);
                 text += 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * glyph.c - what is drawn with.
+ * glyph.c - the characters of drawings.
  */
 #define _GNU_SOURCE /* strcasestr */
 #include "common/glyph.h"

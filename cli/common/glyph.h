@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * glyph.h - what is drawn with: one decision for every command and both streams.
+ * glyph.h - the characters of drawings: one decision for every command and both streams.
  *
- * UTF-8, unless --ascii was given or the locale names another character set.  No locale at all is no reason to
- * draw badly: containers and cron have none.  Names out of files stay as they are.
+ * UTF-8, unless --ascii was given or the locale names another character set.  A missing locale is
+ * no reason to draw badly: containers and cron have none.  Names from files stay as they are.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 extern bool glyph_is_ascii;
 
-/* Does the locale name another character set than UTF-8? */
+/* Does the locale name a character set other than UTF-8? */
 bool glyph_locale_is_plain(void);
 
 enum glyph {

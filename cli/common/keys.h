@@ -2,9 +2,9 @@
  *
  * keys.h - a number for each triple of numbers, in order of appearance: nodes, edges, children.
  *
- * A table with open addressing that doubles when it is half full.  What the numbers are may be chosen by
- * whoever wrote a file, so their places in the table depend on its address, which nobody else knows.  Start
- * with a zeroed struct.
+ * A table with open addressing that doubles when it is half full.  Whoever writes a file may choose
+ * the numbers, so their places depend on the table's address, which is secret.  Start with a zeroed
+ * struct.
  */
 #pragma once
 
@@ -22,6 +22,6 @@ struct keys {
 /* Spreads the bits of a number. */
 uint64_t keys_mix(uint64_t x);
 
-/* The number of the triple; where it is new, that is the count of before. */
+/* The number of the triple; a new one gets the count so far. */
 uint32_t keys_add(struct keys *keys, uint64_t a, uint64_t b, uint64_t c);
 void keys_free(struct keys *keys);

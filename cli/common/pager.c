@@ -56,7 +56,7 @@ static bool fits_on_screen(const char *text, size_t length) {
     return count_rows(text, length, size.ws_col) < size.ws_row;
 }
 
-/* The shell runs it, since PAGER may hold options.  False where it could not be. */
+/* The shell runs the pager, since PAGER may hold options.  False where it cannot. */
 static bool run_pager(int text) {
     const char *pager = getenv("TALLY_PAGER") != NULL ? getenv("TALLY_PAGER") : getenv("PAGER");
     pager = pager != NULL && pager[0] != '\0' ? pager : "less";
@@ -64,7 +64,7 @@ static bool run_pager(int text) {
     pid_t child = fork();
     if (child == 0) {
         dup2(text, STDIN_FILENO);
-        setenv("LESS", "FRX", 0); /* colours, and nothing is cleared */
+        setenv("LESS", "FRX", 0); /* keep colours, clear nothing */
         execl("/bin/sh", "sh", "-c", pager, (char *)NULL);
         _exit(127);
     }

@@ -2,9 +2,9 @@
  *
  * pager.h - long text on a terminal goes through a pager.
  *
- * Between begin and end standard output is kept.  What fits on the screen is then printed as it is, the rest
- * is shown by $TALLY_PAGER, $PAGER or less.  Nothing happens where standard output is no terminal, or with
- * --no-pager.
+ * Standard output between begin and end is kept.  If it fits on the screen it is then printed as it
+ * is, otherwise $TALLY_PAGER, $PAGER or less shows it.  Nothing happens where standard output is no
+ * terminal, or with --no-pager.
  */
 #pragma once
 

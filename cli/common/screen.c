@@ -2,8 +2,8 @@
  *
  * screen.c - takes the terminal and gives it back.
  *
- * Signals that end, stop or resize the command are read from a descriptor, so that nothing happens in the
- * middle of a drawing.  Faults of our own are caught, the terminal is restored, and they go their way.
+ * Signals that end, stop or resize the command are read from a descriptor, so that nothing happens
+ * in the middle of a drawing.  A fault of our own restores the terminal before it ends the command.
  */
 #include "common/screen.h"
 
@@ -31,7 +31,7 @@ static struct {
     int signals; /* the descriptor */
 } g;
 
-/* All of it is safe in a signal handler. */
+/* All of this is safe in a signal handler. */
 static void give_back(void) {
     if (!g.is_taken) {
         return;
@@ -105,7 +105,7 @@ unsigned screen_columns(void) {
     return window().ws_col;
 }
 
-/* How many bytes of the line fit into the columns. */
+/* The number of bytes of the line that fit into the columns. */
 static size_t fitting(const char *line, size_t length, unsigned columns) {
     size_t at = 0;
     while (at < length) {

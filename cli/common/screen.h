@@ -11,7 +11,7 @@
 /* What ended a wait. */
 enum screen_event { SCREEN_TIME, SCREEN_KEY, SCREEN_RESIZED, SCREEN_END, SCREEN_OTHER };
 
-/* False, and nothing changed, without a terminal on both ends. */
+/* False, with nothing changed, unless both input and output are a terminal. */
 bool screen_begin(void);
 void screen_end(void);
 
@@ -21,8 +21,8 @@ void screen_draw(const char *text, size_t length);
 unsigned screen_columns(void);
 
 /*
- * Waits until a time (CLOCK_MONOTONIC), a key, another size of the window, or something to read in `fd`
- * (-1: none), which is SCREEN_OTHER.  SCREEN_END: a signal wants the command to end, and *number is that
- * signal; for SCREEN_KEY it is the key.  Ctrl-Z gives the terminal back, stops, and takes it again later.
+ * Waits for a time (CLOCK_MONOTONIC), a key, a new size of the window, or something to read in `fd`
+ * (-1: none), which is SCREEN_OTHER.  SCREEN_END: a signal wants the command to end, and *number is
+ * that signal; for SCREEN_KEY it is the key.  Ctrl-Z gives the terminal back for a while.
  */
 enum screen_event screen_wait(uint64_t until_ns, int fd, int *number);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * text_table.h - texts by number: equal ones have the same.
+ * text_table.h - texts by number: equal texts have the same number.
  *
  * Start with a zeroed struct.  Texts are copies and stay where they are.
  */

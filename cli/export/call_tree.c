@@ -21,7 +21,7 @@ static void add_node(struct call_tree *tree, uint32_t *room, struct call_node no
 
 static void add_stacks(struct call_tree *tree, const struct profile *profile,
                        const struct frame_table *table, uint32_t type) {
-    struct keys children = {0}; /* numbers are those of nodes, behind the root */
+    struct keys children = {0}; /* numbers are those of nodes, after the root */
     uint32_t room = 0;
     add_node(tree, &room, (struct call_node){.frame = PROFILE_NONE});
     for (uint32_t i = 0; i < profile->sample_count; i++) {

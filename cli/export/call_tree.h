@@ -7,7 +7,7 @@
  *
  *      for (uint32_t node = call_tree_next(tree, 0); node != 0; node = call_tree_next(tree, node))
  *
- * visits every node but the root, callers before those they call.
+ * visits every node but the root, callers before callees.
  *
  * Invariant   total of a node = its self + the totals of its children.
  */
@@ -16,7 +16,7 @@
 #include "export/frame_table.h"
 
 struct call_node {
-    uint32_t frame;               /* in the table; of no meaning for node 0 */
+    uint32_t frame;               /* in the table; meaningless for node 0 */
     uint32_t parent, child, next; /* 0: none */
     uint32_t depth;               /* 0 for node 0 */
     int64_t self, total;

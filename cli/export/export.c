@@ -2,8 +2,8 @@
  *
  * export.c - the table of formats, and names that nobody can read.
  *
- * A hash is the same in every file, so that two anonymous profiles can be compared.  It hides names from
- * readers; who guesses a name can check his guess.
+ * A hash is the same in every file, so that two anonymous profiles can be compared.  It hides names
+ * from readers; anyone who guesses a name can check the guess.
  */
 #include "export/export.h"
 
@@ -90,7 +90,7 @@ static uint64_t hash_name(const char *text) {
     return hash ^ hash >> 33;
 }
 
-/* What is empty says nothing and stays so. */
+/* An empty text says nothing and stays empty. */
 static const char *hide(struct profile *profile, const char *text, const char *kind,
                         const char *ending) {
     if (text == NULL || text[0] == '\0') {

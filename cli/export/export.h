@@ -2,10 +2,10 @@
  *
  * export.h - a profile as a file of another kind: one writer each, and the table of them.
  *
- * A writer takes the profile, which has a type at least, as it is: selecting, naming and hiding were done
- * before.  Formats of one metric show the profile's default type, the others all types.  Frames are spelt as
- * args_select.by says, and graphs cut by its most_rows and least_share.  False after a sentence, with the
- * output in any state.
+ * A writer takes the profile, which has at least one type, as it is: selecting, naming and hiding
+ * come before.  Formats of one metric show the profile's default type, the others all types.
+ * Frames are spelt as args_select.by says; its most_rows and least_share limit graphs.  A writer
+ * returns false after a sentence, with the output in any state.
  *
  * The profile's values are estimates already, so a format whose readers multiply gets a rate at which
  * they multiply by one.
@@ -36,8 +36,8 @@ const struct export_format *export_by_ending(const char *path);
 #include "export/exports.def"
 #undef EXPORT
 
-/* The first of the folders, a list ended by NULL, that has the program `dot`; NULL: none has.  To be freed.
- * Without folders, those where systems put it. */
+/* The path of `dot` in the first of the folders, a list ended by NULL, that has it; NULL: none has.
+ * To be freed.  Without folders, those where systems put it. */
 char *export_find_dot(const char *const *folders);
 /* Runs a program as `dot -Tkind`, text in and a picture out. */
 bool export_run_dot(const char *program, const char *kind, FILE *text, FILE *picture);
@@ -48,9 +48,9 @@ const char *export_value_text(const char *unit, int64_t value);
 /* Stacks with a value below zero in any type. */
 uint32_t export_count_negative(const struct profile *profile);
 
-/* Says how many stacks a format without room for values below zero leaves out; nothing for none. */
+/* Says how many stacks a format leaves out because it has no values below zero; silent for none. */
 void export_warn_negative(uint32_t negative);
 
-/* Names, paths, comments and texts of labels become short hashes, equal where they were equal; build ids
- * go.  In place. */
+/* Names, paths, comments and texts of labels become short hashes, equal for equal texts; build ids
+ * are dropped.  In place. */
 void export_anonymize(struct profile *profile);

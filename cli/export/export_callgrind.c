@@ -12,7 +12,7 @@
  *      calls=12 0                              12 stacks go on from here
  *      78 64 1088                              what they cost
  *
- * A stack counts once for a call however often it recurs in it.  What is below zero counts as nothing.
+ * A stack counts once for a call even when that recurs.  Values below zero count as nothing.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -42,7 +42,7 @@ struct writer {
     struct cost *costs;
     uint32_t cost_count, cost_room;
     struct keys known;                /* costs by frame, line and callee */
-    struct text_table files, modules; /* that were named */
+    struct text_table files, modules; /* named so far */
     bool *is_named;                   /* frames */
 };
 
@@ -206,7 +206,7 @@ bool export_callgrind(const struct profile *profile, struct output *output) {
     export_warn_negative(export_count_negative(profile));
     order_types(&writer);
     add_up(&writer);
-    if (writer.cost_count > 0) { /* without one there is no array */
+    if (writer.cost_count > 0) { /* without costs there is no array */
         qsort(writer.costs, writer.cost_count, sizeof(*writer.costs), compare_costs);
     }
     write_head(&writer);

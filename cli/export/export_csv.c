@@ -42,8 +42,8 @@ static void write_leaf(FILE *file, const struct frame_table *table, uint32_t sam
     escape_csv(file, frame->module);
 }
 
-/* A cell is cut where safe_text cuts, so it is made of parts, each escaped alone, inside one pair of
- * quotes: what begins the cell is what decides. */
+/* safe_text would cut a long cell, so it is written in parts, each escaped alone, inside one pair
+ * of quotes; its beginning alone decides whether it needs an apostrophe. */
 static void write_quoted(FILE *file, const char *text) {
     for (text = safe_text(text); *text != '\0'; text++) {
         if (*text == '"') {

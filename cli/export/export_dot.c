@@ -2,8 +2,8 @@
  *
  * export_dot.c - the call graph for graphviz: functions as boxes, calls as arrows.
  *
- * A box says what the function has itself and what it has with everything it calls; its text grows with
- * the one, its colour with the other.  Arrows are as thick as what flows through them.  Functions below
+ * A box shows the function's own value and that with all it calls; the size of its text follows the
+ * first, its colour the second.  Arrows are as thick as what flows through them.  Functions below
  * --min (0.5 %) and beyond the first -n (80) are left out; a dotted arrow leads past them.
  */
 #define _GNU_SOURCE /* qsort_r */

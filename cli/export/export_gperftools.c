@@ -15,7 +15,7 @@
 #include "export/frame_table.h"
 #include "read/read_text.h"
 
-/* Bytes of no object are refused by pprof, and a profile without cumulative counts has live ones. */
+/* pprof refuses bytes without objects; live counts stand in for missing cumulative ones. */
 static struct heap_counts mend(struct heap_counts counts, const struct heap_types *types) {
     if (types->ever_objects == PROFILE_NONE || types->ever_bytes == PROFILE_NONE) {
         counts.ever_objects = counts.objects;
@@ -34,7 +34,7 @@ struct writer {
     uint32_t negative;
 };
 
-/* Sums up the samples of one stack; gives the place of the next. */
+/* Sums up the samples of one stack; returns the place of the next. */
 static uint32_t sum_stack(struct writer *writer, uint32_t place, struct heap_counts *counts) {
     const struct profile *profile = writer->profile;
     *counts = (struct heap_counts){0};

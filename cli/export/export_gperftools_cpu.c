@@ -18,7 +18,7 @@ static void put_words(FILE *file, const uintptr_t *words, size_t count) {
     fwrite(words, sizeof(*words), count, file);
 }
 
-/* How often a stack was seen: as counted, or as many periods as it took. */
+/* The number of times a stack was seen: as counted, or its time in periods. */
 static int64_t count_of(const struct profile *profile, uint32_t sample, uint32_t samples,
                         uint32_t cpu) {
     if (samples != PROFILE_NONE) {

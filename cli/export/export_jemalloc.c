@@ -11,9 +11,9 @@
  *
  *      MAPPED_LIBRARIES:
  *
- * The rate is 1, because values are estimates already.  Readers multiply nevertheless, by
- * 1 / (1 - exp(-mean size)), which is one from 37 bytes on.  Below, the numbers are made smaller by as
- * much, so that the product is right, but for the rounding.
+ * The rate is 1, as values are already estimates.  Readers multiply by 1 / (1 - exp(-mean size))
+ * nevertheless, which is one from 37 bytes on.  Below that, the numbers are divided by the same
+ * factor, so that the product is right but for rounding.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -62,7 +62,7 @@ static void add(struct writer *writer, uint32_t place, struct heap_counts *count
     address_add(writer->profile, writer->order[place], &writer->types, counts, &writer->negative);
 }
 
-/* Samples of [start, end) with a thread's name are its own; those without belong to nobody. */
+/* Samples of [start, end) belong to the thread they name; those without a name to none. */
 static void write_head(struct writer *writer) {
     struct heap_counts all = {0};
     uint32_t count = writer->profile->sample_count;

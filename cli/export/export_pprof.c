@@ -157,7 +157,7 @@ static void put_samples(struct proto *proto, const uint32_t *order) {
     free(packed.data);
 }
 
-/* What the locations of a mapping have; names only where every one has one, so that pprof looks for the
+/* What the locations of a mapping have; names only where none lacks one, so that pprof looks for
  * missing ones. */
 struct found {
     bool has_locations, is_unnamed, has_files, has_lines, has_inlined;
@@ -284,7 +284,7 @@ static void put_facts(struct proto *proto) {
 
 static void build(struct proto *proto) {
     const struct profile *profile = proto->profile;
-    number_string(proto, ""); /* the first one, by decree */
+    number_string(proto, ""); /* the format wants it first */
     uint32_t *order = order_types(profile);
     for (uint32_t i = 0; i < profile->type_count; i++) {
         put_type(proto, PROFILE_SAMPLE_TYPE, profile->types[order[i]]);
@@ -301,7 +301,7 @@ static void build(struct proto *proto) {
     free(order);
 }
 
-/* Pieces, because zlib counts bytes with 32 bits. */
+/* In pieces, because zlib counts bytes in 32 bits. */
 static bool pack(const struct bytes *bytes, FILE *file) {
     enum { PIECE = 1 << 16, GZIP_WINDOW = 15 + 16 };
     static uint8_t packed[PIECE];

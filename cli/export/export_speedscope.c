@@ -40,7 +40,7 @@ static void write_frames(FILE *file, const struct frame_table *table) {
         }
         putc('}', file);
     }
-    /* Stacks without a frame have this one. */
+    /* Stacks without a frame get this one. */
     fprintf(file, "%s\n{\"name\":\"[unknown]\"}]}", table->frame_count > 0 ? "," : "");
 }
 

@@ -2,14 +2,14 @@
  *
  * export_svg.c - the flame graph as one picture that needs nothing else.
  *
- * Roots on top, each frame as wide as its share of the whole, callees below their callers, the heaviest
- * first.  Colours are those of modules, in shades that part neighbours; a legend names them.  What is
- * narrower than a quarter of a pixel, or below --min, is left out with all it calls, and the picture says
- * how many frames that were.
+ * Roots on top, each frame as wide as its share of the whole, callees below their callers, the
+ * heaviest first.  Each module has a colour, in shades that separate neighbours; a legend names
+ * them.  What is narrower than a quarter of a pixel, or below --min, is left out with all it calls,
+ * and the picture says how many frames that is.
  *
- * It can be read without a script: numbers are in the titles that viewers show under the pointer.  The
- * script zooms into a frame that is clicked and marks what a search finds.  No name ever enters it: it
- * reads titles and sets attributes and texts.
+ * It can be read without a script: numbers are in the titles that viewers show under the pointer.
+ * The script zooms into a frame that is clicked and marks what a search finds.  No name ever enters
+ * the script: it reads titles and sets attributes and texts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ struct picture {
     const char *unit;
     int64_t total;
     double narrowest;         /* of what is drawn, in pixels */
-    int64_t *starts, *filled; /* of each node: where it begins, and where its next child does */
+    int64_t *starts, *filled; /* of each node: where it begins, and where its next child begins */
     uint32_t rows, left_out;
     struct text_table modules;
     int64_t *module_values;
@@ -97,7 +97,7 @@ static const char *module_of(const struct picture *picture, uint32_t node) {
     return name[0] != '\0' ? name : "[unknown]";
 }
 
-/* What lies in each module itself decides who gets a colour. */
+/* The own value of each module decides which modules get a colour. */
 static void weigh_modules(struct picture *picture) {
     const struct call_tree *tree = picture->tree;
     for (uint32_t i = 1; i < tree->node_count; i++) {
@@ -113,7 +113,7 @@ static void weigh_modules(struct picture *picture) {
     }
 }
 
-/* The heaviest module that has no colour yet; PROFILE_NONE: all have. */
+/* The heaviest module that has no colour yet; PROFILE_NONE: all have one. */
 static uint32_t heaviest_module(const struct picture *picture) {
     uint32_t best = PROFILE_NONE;
     for (uint32_t i = 0; i < picture->modules.count; i++) {
@@ -138,7 +138,7 @@ static void color_modules(struct picture *picture) {
     }
 }
 
-/* Whether a node is drawn; its place is noted anyway, for the siblings behind it. */
+/* Whether a node is drawn; its place is noted anyway, for the siblings after it. */
 static bool lay_out(struct picture *picture, uint32_t node) {
     const struct call_node *at = &picture->tree->nodes[node];
     int64_t start = picture->filled[at->parent];

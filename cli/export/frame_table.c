@@ -84,7 +84,7 @@ static void unfold_locations(struct frame_table *table, const struct profile *pr
     unfolded->starts[profile->location_count] = used;
 }
 
-/* Without room only counts. */
+/* Without room, only counts. */
 static size_t unfold_sample(const struct profile *profile, uint32_t sample,
                             const struct unfolded *unfolded, uint32_t *ids, uint32_t *lines) {
     const struct profile_sample *stack = &profile->samples[sample];

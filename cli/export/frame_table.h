@@ -27,6 +27,6 @@ struct frame_table {
     struct frame_memory *memory;
 };
 
-/* NULL after a sentence: stacks that unfold into more frames than anybody wants. */
+/* NULL after a sentence where the stacks unfold into too many frames. */
 struct frame_table *frame_table_new(const struct profile *profile, enum select_by by);
 void frame_table_free(struct frame_table *table);

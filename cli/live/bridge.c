@@ -2,9 +2,9 @@
  *
  * bridge.c - sorts the mappings of a process into heap and other, and makes the lines add up.
  *
- * The page of statistics tells the ranges of addresses that the heap has.  The kernel may have joined such
- * a range with a neighbour of the program's into one mapping; then /proc/PID/pagemap says which pages of it
- * are there.
+ * The page of statistics lists the address ranges of the heap.  The kernel may have joined such a
+ * range with a neighbour of the program's into one mapping; then /proc/PID/pagemap says which pages
+ * of it are there.
  */
 #include "live/bridge.h"
 
@@ -24,7 +24,7 @@ struct mapping {
     char name[BRIDGE_NAME_BYTES];
     enum kind kind;
     uint64_t rss, huge; /* the second is part of the first */
-    bool has_no_name;   /* of no file, though perhaps the end of one */
+    bool has_no_name;   /* of no file, though perhaps the zeroed end of one */
 };
 
 struct look {
@@ -104,7 +104,7 @@ static uint64_t count_present(const struct look *look, uint64_t start, uint64_t 
     return present;
 }
 
-/* What of a mapping's memory belongs to the heap. */
+/* The part of a mapping's memory that belongs to the heap. */
 static uint64_t heap_part(const struct look *look, const struct mapping *mapping) {
     uint64_t covered = 0, present = 0;
     for (size_t i = 0; i < look->page->range_count; i++) {
@@ -150,7 +150,7 @@ static bool is_above_guard(const struct look *look) {
            look->last.kind == KIND_ANONYMOUS;
 }
 
-/* Variables that a file has no bytes for lie directly above those that it has. */
+/* Zeroed variables, which have no bytes in the file, lie directly above the file's. */
 static bool is_end_of_file(const struct look *look) {
     return look->last.end == look->now.start && look->last.kind == KIND_FILE &&
            look->last.name[0] != '[' && begins_with(look->last.rights, "rw");
@@ -223,9 +223,9 @@ static bool read_mappings(struct look *look, long pid) {
 /* Lines of the heap. */
 
 /*
- * A heap in very many pieces has ranges that the page has no room for, and their memory was taken for that of
- * other mappings.  The library has counted it all the same: as much as it tells and was not found elsewhere
- * is assumed to lie there.
+ * A heap in very many pieces has ranges that the page has no room for, and their memory was counted
+ * as that of other mappings.  The library counts it all the same: what it reports beyond what was
+ * found is assumed to lie there.
  */
 static void assume_untold(struct bridge *bridge, uint64_t told, uint64_t untold) {
     uint64_t missing = told > bridge->heap ? told - bridge->heap : 0;
@@ -242,8 +242,8 @@ static void assume_untold(struct bridge *bridge, uint64_t told, uint64_t untold)
     }
 }
 
-/* Empty pages without memory of their own that came with a huge page, of which others are in use: not more
- * than there are pages that nobody ever used, nor than huge pages hold. */
+/* Empty pages that are resident only because other parts of their huge page are in use: at most the
+ * pages never used, and at most what huge pages hold. */
 static uint64_t count_come_along(const struct look *look, uint64_t excess) {
     const struct stats_page *words = &look->page->words;
     uint64_t used =

@@ -8,7 +8,7 @@
  *      + cached      free objects that threads keep
  *      + kept        empty pages, and those never used that came with a huge page
  *      + own         bookkeeping
- *      - untouched   counted above, and without memory: never written to, or swapped out
+ *      - untouched   counted above but not resident: never written to, or swapped out
  *      = heap        resident memory in the ranges of the heap, says the kernel
  *      + other       resident memory of binaries, stacks and other mappings, says the kernel
  *      + unexplained memory in the ranges of the heap that no line above accounts for

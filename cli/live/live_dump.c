@@ -15,7 +15,7 @@
 
 enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, const char *format,
                              int fd, struct reply *reply) {
-    /* Longer than the library takes at most; whoever is stopped does not answer at all. */
+    /* Longer than the library ever takes; a stopped process does not answer at all. */
     bool is_stopped = strchr("Tt", target_state(target->pid)) != NULL;
     uint64_t wait_ns = is_stopped ? UINT64_C(1000000000) : UINT64_C(65000000000);
     static const char *const kinds[] = {
@@ -36,7 +36,7 @@ static struct profile *read_profile(int fd, char why[READ_WHY_BYTES]) {
         return NULL;
     }
     struct profile *profile = run->moments[0].profile;
-    run->moments[0].profile = NULL; /* it leaves the run */
+    run->moments[0].profile = NULL; /* it no longer belongs to the run */
     read_run_free(run);
     return profile;
 }

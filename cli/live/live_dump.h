@@ -11,14 +11,14 @@
 
 enum live_kind { LIVE_HEAP, LIVE_PEAK, LIVE_CPU };
 
-/* The process writes it, as "pprof", "jemalloc", "gperftools" or "gperftools-cpu", into a descriptor of a regular file. */
+/* The process writes "pprof", "jemalloc", "gperftools" or "gperftools-cpu" to a regular file. */
 enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, const char *format,
                              int fd, struct reply *reply);
 
-/* The same in memory, named as far as the files that the process sees allow; EXIT_DONE, or a sentence. */
+/* The same in memory, named from the files that the process sees; EXIT_DONE, or a sentence. */
 enum exit_code live_dump_take(const struct target *target, enum live_kind kind,
                               struct profile **profile, struct symbolize_result *names);
 
-/* The profile of "pid:TARGET": what is live, the highest point, or the processor's time.  NULL after a sentence, with the exit
- * status in *status. */
+/* The profile of "pid:TARGET": what is live, the highest point, or the processor's time.  NULL,
+ * with the exit status in *status, after a sentence. */
 struct profile *live_dump_argument(const char *word, enum live_kind kind, int *status);

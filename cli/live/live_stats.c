@@ -56,7 +56,7 @@ bool live_stats_look(const struct target *target, struct look_at_process *look) 
     return true;
 }
 
-/* Totals only grow, but those of two looks may come from sums that were taken in another order. */
+/* Totals only grow, but two looks may come from sums that were taken in another order. */
 static double grown(uint64_t now, uint64_t before) {
     return now > before ? (double)(now - before) : 0;
 }

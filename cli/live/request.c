@@ -52,7 +52,7 @@ static int connect_through(int socket_fd) {
     return fd;
 }
 
-/* Whoever listens is the process that we mean, and that is still there. */
+/* Is the listener the process that we mean, and is that still there? */
 static bool is_answered_by(int connection, const struct target *target) {
     struct ucred peer = {.pid = 0};
     socklen_t length = sizeof peer;
@@ -129,7 +129,7 @@ static bool send_request(int connection, const char *bytes, size_t length, int o
     return sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
-/* Waits for the answer or the end of the process.  Bytes, 0: it hung up, -1: nothing came. */
+/* Waits for the answer or the process's end.  The answer's bytes; 0: hung up, -1: nothing came. */
 static ssize_t receive(int connection, const struct target *target, uint64_t wait_ns, char *bytes) {
     struct pollfd waiting[] = {{.fd = connection, .events = POLLIN},
                                {.fd = target->pidfd, .events = POLLIN}};

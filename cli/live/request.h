@@ -2,8 +2,8 @@
  *
  * request.h - asks a running process for something, over its control socket.
  *
- * The socket is reached through the root directory that the process sees, so it may live in another mount
- * namespace; who answers must be the process that was meant.
+ * The socket is reached through the root directory that the process sees, so it may live in another
+ * mount namespace; only the process that was meant may answer.
  */
 #pragma once
 
@@ -17,9 +17,9 @@ struct reply {
 };
 
 /*
- * Sends what the writer holds, with a descriptor for the output unless it is -1, and waits for the answer.
- * Anything but "ok" is a sentence and its exit code.  A process that is stopped is told apart from one that
- * does not answer.
+ * Sends what the writer holds, with a descriptor for the output unless it is -1, and waits for the
+ * answer.  Any answer but "ok" becomes a sentence and its exit code, and so does silence, with a
+ * sentence of its own for a process that is stopped.
  */
 enum exit_code request_send(const struct target *target, struct wire_writer *request, int output,
                             uint64_t wait_ns, struct reply *reply);

@@ -2,8 +2,8 @@
  *
  * serve.c - one page over HTTP on a Unix socket.
  *
- * One client after the other, each with two seconds and 8 KiB for its question, whose first letters only are
- * looked at: whatever is asked for, there is one page.
+ * One client after the other, each with two seconds and 8 KiB for its request, of which only the
+ * first letters matter: whatever it asks for, there is one page.
  */
 #define _GNU_SOURCE /* accept4, struct ucred */
 #include "live/serve.h"
@@ -30,7 +30,7 @@ static void interrupt(int number) {
 
 /* ---------------------------------------------------------------- the socket */
 
-/* Who may write into the folder may put another socket in the place of ours. */
+/* Whoever may write into the folder may replace our socket. */
 static bool is_private_folder(const char *path) {
     struct stat status;
     char *copy = must_alloc(strlen(path) + 1);
@@ -106,7 +106,7 @@ static bool wait_for(int fd, short events, uint64_t until) {
     return now < until && poll(&wait, 1, (int)((until - now) / 1000000) + 1) == 1;
 }
 
-/* The whole head of a question, which ends with an empty line. */
+/* The whole head of a request, which ends with an empty line. */
 static bool read_question(int fd, char question[QUESTION_BYTES], uint64_t until) {
     size_t length = 0;
     while (length < QUESTION_BYTES - 1 && wait_for(fd, POLLIN, until)) {
@@ -134,7 +134,7 @@ static void send_all(int fd, const char *bytes, size_t length, uint64_t until) {
     }
 }
 
-/* False: there is nothing to tell any more. */
+/* False: there is nothing to show any more. */
 static bool answer(int fd, const struct serve_page *page) {
     char question[QUESTION_BYTES], *text = NULL, head[256];
     size_t length = 0;

@@ -2,8 +2,8 @@
  *
  * serve.h - one page over HTTP on a Unix socket, for `tally stats --serve`.
  *
- * Never a port: the socket has mode 0600, lies in a folder where nobody else can put another in its place, and
- * answers processes of this user and root alone.
+ * Never a port: the socket has mode 0600, lies in a folder where nobody else can replace it, and
+ * answers only processes of this user and root.
  */
 #pragma once
 
@@ -11,10 +11,10 @@
 
 struct serve_page {
     const char *type;                        /* of HTTP: "text/plain; version=0.0.4" */
-    bool (*print)(FILE *file, void *object); /* false: there is nothing to tell any more */
+    bool (*print)(FILE *file, void *object); /* false: there is nothing to show any more */
     bool (*is_over)(void *object);
     void *object;
 };
 
-/* Until it is over, or SIGINT, SIGTERM or SIGHUP arrives; the socket is gone then. */
+/* Serves until is_over, SIGINT, SIGTERM or SIGHUP, then removes the socket. */
 enum exit_code serve(const char *path, const struct serve_page *page);

@@ -2,9 +2,9 @@
  *
  * target.c - finds processes and reads their page of statistics.
  *
- * The page is a memfd among the descriptors of the process.  Nothing of it is believed before its link
- * name, size, mark and process id are right: a child has inherited its parent's page, and a program may
- * have any descriptor.  It is read by pread and not mapped, so nobody can shrink it under us.
+ * The page is a memfd among the descriptors of the process.  Nothing in it is trusted before its
+ * link name, size, mark and process id are right: a child inherits its parent's page, and a program
+ * may have any descriptor.  It is read by pread and not mapped, so nobody can shrink it under us.
  */
 #define _GNU_SOURCE /* struct ucred */
 #include "live/target.h"
@@ -31,7 +31,7 @@ const char *target_proc_path(long pid, const char *name) {
     return path;
 }
 
-/* The number behind "KEY:" in the text of a status file. */
+/* The number after "KEY:" in the text of a status file. */
 static long last_number(const char *text, const char *key) {
     size_t length = strlen(key);
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -58,7 +58,7 @@ long target_status_number(long pid, const char *key) {
                : -1;
 }
 
-/* A field of /proc/PID/stat, counted from 1 as in proc(5), of those behind the name, which may hold anything;
+/* A field of /proc/PID/stat, counted from 1 as in proc(5), after the name, which may hold anything;
  * "" when there is none. */
 static const char *stat_field(long pid, int number, char text[PATH_BYTES]) {
     read_small(target_proc_path(pid, "stat"), text, PATH_BYTES);
@@ -156,7 +156,7 @@ union raw_page {
     char bytes[STATS_PAGE_BYTES];
 };
 
-/* The sequence before and behind the words; they are whole when it is even and the same. */
+/* The sequence before and after the words; they are whole when both are even and equal. */
 static bool read_once(int fd, union raw_page *raw) {
     uint32_t before = 1, after = 0;
     off_t at = offsetof(struct stats_page, sequence);
@@ -166,7 +166,7 @@ static bool read_once(int fd, union raw_page *raw) {
            before % 2 == 0;
 }
 
-/* Words behind the end of the library's struct are no words. */
+/* Words after the end of the library's struct do not count. */
 static void copy_words(const union raw_page *raw, struct target_page *page) {
     size_t bytes = raw->words.bytes < sizeof page->words ? raw->words.bytes : sizeof page->words;
     memcpy(&page->words, raw, bytes);
@@ -358,7 +358,7 @@ static enum exit_code open_by_name(const char *name, bool needs_page, struct tar
     return code;
 }
 
-/* Who listens at a socket of ours. */
+/* The process that listens at a socket we can see. */
 static enum exit_code open_by_socket(const char *path, bool needs_page, struct target *target) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct ucred peer = {.pid = 0};

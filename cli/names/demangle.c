@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * demangle.c - decides whose name it is; C++ is left to libstdc++.
+ * demangle.c - decides which language a name is of; C++ is left to libstdc++.
  *
  * Every host with a C++ program has libstdc++, so it is opened instead of linked: the command works
- * without.  Its demangler knows no bounds for what it writes, and a name of a few hundred bytes can ask
- * for gigabytes, hence the timer: whoever calls lives in a worker process whose death is expected.
+ * without it.  Its demangler has no bounds for what it writes, and a name of a few hundred bytes
+ * can ask for gigabytes, hence the timer: callers live in a worker process that may die.
  */
 #include "names/demangle.h"
 

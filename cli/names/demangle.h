@@ -2,8 +2,8 @@
  *
  * demangle.h - names of C++ and Rust as people write them.
  *
- * A name comes out of a file that anybody may have made, so everything is bounded: what is longer than
- * 4 KiB, would become longer than 64 KiB or nests deeper than 256 stays as it is.
+ * A name comes from a file that anybody may have made, so everything is bounded: a name longer than
+ * 4 KiB, longer than 64 KiB when demangled, or nested deeper than 256 stays as it is.
  */
 #pragma once
 
@@ -16,17 +16,17 @@ enum {
     DEMANGLE_DEPTH_MOST = 256,
 };
 
-/* Loads libstdc++, which has the demangler for C++.  False: there is none, and those names stay. */
+/* Loads libstdc++, which demangles C++.  False: it is not there, and C++ names stay as they are. */
 bool demangle_open(void);
 
-/* The whole name, parameters and all.  False, with `out` undefined, when it is not mangled or beyond the
- * bounds.  A name of C++ that is made to explode is ended by SIGVTALRM: call this in a process that may die. */
+/* The whole name, parameters and all.  False, with `out` undefined, when it is not mangled or
+ * beyond the bounds.  SIGVTALRM ends the process at an exploding C++ name: let it be a worker. */
 bool demangle(const char *name, char out[DEMANGLE_OUT_BYTES]);
 
 /* Only Rust, both of its manglings; safe in any process. */
 bool demangle_rust(const char *name, char out[DEMANGLE_OUT_BYTES]);
 
-/* A demangled name without what nobody wants to read: std::basic_string<char, ...> is std::string, default
- * arguments of containers, ABI tags, clones, parameters and what is returned go.  Takes linear time.  Never
- * longer than the name. */
+/* A demangled name without what nobody wants to read: std::basic_string<char, ...> becomes
+ * std::string; default arguments of containers, ABI tags, clones, parameters and return types go.
+ * Takes linear time.  Never longer than the name. */
 void demangle_shorten(const char *name, char out[DEMANGLE_OUT_BYTES]);

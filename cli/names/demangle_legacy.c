@@ -12,7 +12,7 @@
 
 enum { HASH_DIGITS = 16, DISTINCT_DIGITS_LEAST = 5 };
 
-/* $LT$ and its kind; the length of the escape, 0 when it is none. */
+/* $LT$ and its like; the length of the escape, 0 when there is none. */
 static size_t read_escape(const char *text, size_t length, uint32_t *c) {
     static const struct {
         const char *name;
@@ -60,7 +60,7 @@ static void put_legacy(struct rust *rust, const char *text, size_t length) {
     }
 }
 
-/* h and 16 digits, not too few of them different: names of C++ do not look so by accident. */
+/* h and 16 digits, enough of them different that no C++ name looks like this by accident. */
 static bool is_hash(const char *text, size_t length) {
     if (length != HASH_DIGITS + 1 || text[0] != 'h') {
         return false;

@@ -2,10 +2,10 @@
  *
  * demangle_rust.c - names of Rust: which mangling it is, and v0 as RFC 2603 defines it.
  *
- * A v0 name is a small program, read by recursive descent; each production below prints while it reads.
- * A back reference jumps to an earlier byte and reads it again, which can make output grow without end:
- * the size of the output and the depth end it, and what is not printed follows no references.  The hash
- * of a crate and the types of constants are left out, as `c++filt -i` does.
+ * A v0 name is a small program, read by recursive descent; each production below prints while it
+ * reads.  A back reference jumps to an earlier byte and reads it again, which can make output grow
+ * without end: limits of size and depth stop that, and parts that are not printed follow no
+ * references.  The hash of a crate and the types of constants are left out, as `c++filt -i` does.
  */
 #include <stdio.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static void put_lifetime(struct rust *rust, uint64_t index) {
     }
 }
 
-/* for<'a, 'b>; how many, to be taken back by the caller. */
+/* for<'a, 'b>; returns their number, which the caller takes back. */
 static uint64_t read_binder(struct rust *rust) {
     uint64_t count = rust_read_optional_base62(rust, 'G');
     if (count > BOUND_LIFETIMES_MOST) {
@@ -243,7 +243,7 @@ static void read_abi(struct rust *rust) {
     rust_put_text(rust, "\" ");
 }
 
-/* Types up to E, with commas; how many. */
+/* Types up to E, with commas; returns their number. */
 static size_t read_types(struct rust *rust) {
     size_t count = 0;
     for (; !rust->failed && !rust_eat(rust, 'E'); count++) {
@@ -433,7 +433,7 @@ static bool demangle_v0(struct rust *rust) {
     for (size_t i = 0; i < rust->length; i++) {
         char c = rust->name[i];
         if (!is_digit(c) && !is_lower(c) && !is_upper(c) && c != '_') {
-            rust->length = i; /* what a compiler hung on: .llvm.123 */
+            rust->length = i; /* what a compiler appended: .llvm.123 */
             if (c != '.') {
                 return false;
             }

@@ -2,11 +2,11 @@
  *
  * demangle_short.c - demangled names without what nobody wants to read.
  *
- * One pass from left to right.  The output is built behind a stack of open brackets; each remembers where
- * it opened and where its last arguments begin, so that at a closing `>` the default arguments of a
- * container can be cut off the end of the output, and what is left compared with the few templates
- * everybody knows by another name.  Afterwards parameters and what a function returns are cut off: they
- * are most of a name's length, and the line beside it tells overloads apart.
+ * One pass from left to right.  The output is built behind a stack of open brackets; each remembers
+ * where it opened and where its last arguments begin, so that at a closing `>` the default
+ * arguments of a container can be cut off the end of the output, and what is left compared with the
+ * few templates everybody knows by another name.  Afterwards parameters and return types are cut
+ * off: they are most of a name's length, and the line beside it tells overloads apart.
  */
 #include <stdint.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum { ARGUMENTS_MOST = 8 };
 struct bracket {
     char kind;                       /* < ( [ { */
     uint32_t opened;                 /* in the output */
-    uint32_t starts[ARGUMENTS_MOST]; /* of the arguments behind the first: at their commas */
+    uint32_t starts[ARGUMENTS_MOST]; /* of the arguments after the first: at their commas */
     uint32_t count;                  /* of commas; more than ARGUMENTS_MOST are not folded */
 };
 
@@ -30,7 +30,7 @@ struct shortened {
     size_t depth;
 };
 
-/* The length of `with` when the text begins so; 0. */
+/* The length of `with` when the text begins with it, else 0. */
 static size_t begins(const char *text, const char *with) {
     size_t length = 0;
     while (with[length] != '\0') {
@@ -61,7 +61,7 @@ static size_t left_out(const char *in) {
     return 0;
 }
 
-/* The inline name spaces of the two standard libraries, behind std:: . */
+/* The inline name spaces of the two standard libraries, after std:: . */
 static size_t inline_space(const struct shortened *s) {
     bool is_std = s->used >= 5 && memcmp(s->out + s->used - 5, "std::", 5) == 0 &&
                   (s->used == 5 || !is_word(s->out[s->used - 6]));
@@ -95,7 +95,7 @@ static size_t owner_start(const struct shortened *s, size_t opened) {
     return opened;
 }
 
-/* An argument that a container of std has unless somebody says otherwise. */
+/* A default argument of a container of std. */
 static bool is_default(const char *argument) {
     static const char *const names[] = {
         "std::allocator<", "std::char_traits<",    "std::less<", "std::hash<",
@@ -209,7 +209,7 @@ static size_t parameters_of(const char *text, size_t length) {
     for (size_t i = 0; qualifiers[i] != NULL; i++) {
         if (ends(text, end, qualifiers[i])) {
             end -= strlen(qualifiers[i]);
-            i = (size_t)-1; /* from the first again */
+            i = (size_t)-1; /* start again at the first */
         }
     }
     size_t depth = 0, at = end;
@@ -228,7 +228,7 @@ static size_t parameters_of(const char *text, size_t length) {
     return is_function || (at > 0 && ends(text, at, "operator()")) ? at : length;
 }
 
-/* Where the name begins behind what the function returns. */
+/* Where the name begins, after the return type. */
 static size_t name_of(const char *text, size_t end) {
     size_t start = 0, depth = 0;
     for (size_t at = 0; at < end; at++) {

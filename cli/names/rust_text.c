@@ -32,7 +32,7 @@ void rust_put_number(struct rust *rust, uint64_t number) {
 
 void rust_put_utf8(struct rust *rust, uint32_t c) {
     static const uint8_t leads[] = {0, 0xC0, 0xE0, 0xF0};
-    unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes behind the first */
+    unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3; /* bytes after the first */
     char text[4] = {(char)(leads[more] | c >> 6 * more)};
     for (unsigned i = 1; i <= more; i++) {
         text[i] = (char)(0x80 | (c >> 6 * (more - i) & 0x3F));
@@ -60,7 +60,7 @@ bool rust_eat(struct rust *rust, char c) {
     return true;
 }
 
-/* Numbers to the base 62 end in `_`, which alone is 0. */
+/* Numbers to base 62 end in `_`, which alone is 0. */
 uint64_t rust_read_base62(struct rust *rust) {
     if (rust_eat(rust, '_')) {
         return 0;

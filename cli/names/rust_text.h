@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * rust_text.h - what both manglings of Rust need: a name that is read, a text that is written, and words.
+ * rust_text.h - what both manglings of Rust need: reading a name and writing a text.
  *
- * Whatever goes wrong sets `failed`; from then on nothing is read or written, so callers look once, at the
- * end, and in their loops.
+ * Any failure sets `failed`; from then on nothing is read or written, so callers check it only in
+ * their loops and at the end.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct rust {
-    const char *name; /* behind the prefix: back references count from here */
+    const char *name; /* after the prefix: back references count from here */
     size_t at, length;
     char *out;
     size_t used;
@@ -46,7 +46,7 @@ static inline int hex_digit(char c) {
     return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Output: nothing while it is silent, a failure where it gets too long. */
+/* Output: nothing while `silent`, a failure where it gets too long. */
 void rust_put(struct rust *rust, const char *text, size_t length);
 void rust_put_text(struct rust *rust, const char *text);
 void rust_put_number(struct rust *rust, uint64_t number);
@@ -58,7 +58,7 @@ char rust_peek(const struct rust *rust);
 char rust_next(struct rust *rust);
 bool rust_eat(struct rust *rust, char c);
 
-/* Numbers to the base 62 end in `_`, which alone is 0; an optional one is 0 where its tag is missing. */
+/* Numbers to base 62 end in `_`, which alone is 0; an optional one without its tag is 0. */
 uint64_t rust_read_base62(struct rust *rust);
 uint64_t rust_read_optional_base62(struct rust *rust, char tag);
 
@@ -67,5 +67,5 @@ size_t rust_read_length(struct rust *rust);
 const char *rust_read_bytes(struct rust *rust, size_t length);
 struct identifier rust_read_identifier(struct rust *rust);
 
-/* The older mangling, behind its prefix. */
+/* The older mangling, after its prefix. */
 bool rust_read_legacy(struct rust *rust);

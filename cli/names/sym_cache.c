@@ -2,10 +2,10 @@
  *
  * sym_cache.c - images kept in files.
  *
- * Names end up in reports, so nobody else may put them there: the folder is ours and closed to others, no
- * symbolic link is followed, a file must be regular, ours, closed to others, and pass the check that a
- * worker's answer passes.  Under sudo the home of somebody else fails the first of these, and there is no
- * cache.
+ * Names end up in reports, so nobody else may put them there: the folder is ours and closed to
+ * others, no symbolic link is followed, a file must be regular, ours, closed to others, and pass
+ * the check that a worker's answer passes.  Under sudo another user's home fails the first of
+ * these, and there is no cache.
  */
 #include "names/sym_cache.h"
 
@@ -67,7 +67,7 @@ int sym_cache_open(void) {
     return enter(folder, "sym", S_IRWXG | S_IRWXO);
 }
 
-/* Without the check of what is inside. */
+/* Does not check the content. */
 static void *read_whole(int file, size_t *length) {
     struct stat status;
     if (!is_ours(file, S_IFREG, S_IRWXG | S_IRWXO) || fstat(file, &status) != 0 ||

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The folder, made where it is missing; -1 where there is none that is private. */
+/* The folder, made where it is missing; -1 where no private one can be had. */
 int sym_cache_open(void);
 /* A checked image from malloc; NULL where there is none that can be trusted. */
 void *sym_cache_read(int folder, const char *build_id, size_t *length);

@@ -2,10 +2,10 @@
  *
  * sym_file.c - finds and reads the files of one module.
  *
- * A profile names a path and a build-id; what lies at the path today may be another build, and what a file
- * says about the place of its debug file may be anything.  Hence: a file counts only when its build-id is
- * the right one, names found in files open nothing outside the roots (the kernel resolves them beneath a
- * folder), and nothing is mapped that somebody else could truncate under us: regular files are read whole.
+ * A profile names a path and a build-id; the file at that path may now be another build, and may
+ * name any place for its debug file.  Hence: a file counts only when its build-id is the right one,
+ * names found in files open nothing outside the roots (the kernel resolves them beneath a folder),
+ * and nothing is mapped that somebody else could truncate under us: regular files are read whole.
  *
  *      module       /proc/PID/map_files, below /proc/PID/root, below --sysroot, the path itself
  *      debug file   ROOT/.build-id/ab/cdef.debug, the .gnu_debuglink beside the module or below a root,
@@ -82,7 +82,7 @@ static int open_folder(const char *path) {
 
 /* Sections. */
 
-/* What it has when it is unpacked; its own size where it is not packed. */
+/* The unpacked size of a section; its own size where it is not packed. */
 static uint64_t inflated_bytes(Elf_Scn *section, const GElf_Shdr *header) {
     GElf_Chdr packed;
     if ((header->sh_flags & SHF_COMPRESSED) == 0) {
@@ -96,7 +96,7 @@ static bool is_modest(Elf_Scn *section, const GElf_Shdr *header) {
     return bytes <= INFLATED_BYTES_MOST && bytes / INFLATED_RATIO_MOST <= header->sh_size;
 }
 
-/* One with bytes in the file, by its name; NULL.  A compressed one that would grow too large is none. */
+/* A section with bytes in the file, by name; NULL: there is none, or it unpacks to too much. */
 static Elf_Scn *find_section(const struct sym_file *file, const char *name) {
     size_t names;
     if (file->elf == NULL || elf_getshdrstrndx(file->elf, &names) != 0) {
@@ -115,7 +115,7 @@ static Elf_Scn *find_section(const struct sym_file *file, const char *name) {
     return NULL;
 }
 
-/* libdw unpacks what it needs without asking, so one bomb is enough to do without all of it. */
+/* libdw unpacks what it needs without asking, so a single bomb rules out all debug information. */
 bool sym_file_has_debug(const struct sym_file *file) {
     if (find_section(file, ".debug_info") == NULL) {
         return false;
@@ -195,7 +195,7 @@ static void close_file(struct sym_file *file) {
     *file = (struct sym_file){0};
 }
 
-/* Changes whenever somebody changes the file: for those without a build-id. */
+/* Changes whenever the file changes: for files without a build-id. */
 static void write_identity(struct sym_file *file, const struct stat *status) {
     const unsigned long long numbers[] = {status->st_dev, status->st_ino,
                                           (unsigned long long)status->st_size,
@@ -220,7 +220,7 @@ static bool read_bytes(int descriptor, struct sym_file *file) {
     return file->bytes != NULL && read_at(descriptor, file->bytes, file->length, 0);
 }
 
-/* Takes the descriptor.  False: not a file that can be used. */
+/* Takes over the descriptor.  False: the file cannot be used. */
 static bool read_file_at(int descriptor, const char *path, struct sym_file *file) {
     *file = (struct sym_file){0};
     if (descriptor < 0) {
@@ -240,7 +240,7 @@ static bool read_file_at(int descriptor, const char *path, struct sym_file *file
     return true;
 }
 
-/* The same, when it is the build that was asked for; another one is remembered. */
+/* The same if it is the right build; another build is remembered. */
 static bool take_file(struct finder *finder, int descriptor, const char *path, const char *build_id,
                       struct sym_file *file) {
     if (!read_file_at(descriptor, path, file)) {
@@ -260,7 +260,7 @@ static bool take_file(struct finder *finder, int descriptor, const char *path, c
 
 /* The module. */
 
-/* /proc/PID/maps marks what was unlinked; the mark is no part of the name. */
+/* /proc/PID/maps marks unlinked files; the mark is no part of the name. */
 static void copy_path(char path[PATH_MAX], const char *recorded) {
     static const char mark[] = " (deleted)";
     snprintf(path, PATH_MAX, "%s", recorded);
@@ -269,7 +269,7 @@ static void copy_path(char path[PATH_MAX], const char *recorded) {
     }
 }
 
-/* As whoever has this root sees the path. */
+/* The path as a process with this root sees it. */
 static bool find_in_root(struct finder *finder, const char *root_path, const char *path) {
     int root = open_folder(root_path);
     bool is_found =
@@ -296,7 +296,7 @@ static bool find_in_process(struct finder *finder, const char *path) {
 static void find_module(struct finder *finder) {
     char path[PATH_MAX];
     copy_path(path, finder->module->path);
-    if (path[0] != '/') { /* [vdso], //anon and what was relative to somewhere */
+    if (path[0] != '/') { /* [vdso], //anon and relative paths */
         return;
     }
     if ((finder->options->pid != 0 && find_in_process(finder, path)) ||
@@ -310,7 +310,7 @@ static void find_module(struct finder *finder) {
 
 /* Debug files. */
 
-/* A link in another root leads to where it leads there, not to a folder of ours. */
+/* A link in another root is resolved in that root, not in ours. */
 static void add_root(struct finder *finder, const char *below, const char *folder) {
     struct root *root = &finder->roots[finder->root_count];
     int length = snprintf(root->path, sizeof root->path, "%s%s%s", below,
@@ -418,7 +418,7 @@ static bool find_by_link(struct finder *finder) {
     size_t length;
     const char *link = section_bytes(&finder->files->module, ".gnu_debuglink", &length);
     size_t name = link == NULL ? 0 : strnlen(link, length);
-    size_t at = (name + 4) & ~(size_t)3; /* behind the NUL, aligned */
+    size_t at = (name + 4) & ~(size_t)3; /* after the NUL, aligned */
     if (link == NULL || name == 0 || name > NAME_MAX || at + 4 > length ||
         memchr(link, '/', name) != NULL || strcmp(link, "..") == 0) {
         return false;

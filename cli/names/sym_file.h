@@ -26,7 +26,7 @@ struct sym_files {
     struct sym_file module, debug, alternative;
     char *other_path; /* of a file with another build-id; NULL */
     char other_id[SYM_BUILD_ID_CHARS];
-    bool no_debuginfod; /* it was asked for, and its library is not there */
+    bool no_debuginfod; /* it was asked for, but its library is missing */
 };
 
 /* A module as a profile knows it. */
@@ -35,7 +35,7 @@ struct sym_module {
     uint64_t start, limit;       /* where one of its mappings lies */
 };
 
-/* Opens whatever of the three there is and fits together.  Everything is in memory afterwards. */
+/* Reads those of the three files that exist and fit together into memory. */
 void sym_files_open(struct sym_files *files, const struct sym_module *module,
                     const struct symbolize_options *options);
 

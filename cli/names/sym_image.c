@@ -2,9 +2,9 @@
  *
  * sym_image.c - builds and checks images.
  *
- * The check is the whole defence of those who read: a worker may have been taken over by the file it read,
- * and the cache may have been written by anybody who was root for a moment.  After it no index needs to be
- * looked at twice.
+ * The check is the readers' whole defence: a file may have taken over the worker that read it, and
+ * anybody who was root for a moment may have written the cache.  After the check no index needs
+ * another look.
  */
 #include "names/sym_image.h"
 
@@ -23,7 +23,7 @@ _Static_assert(sizeof(struct sym_header) % _Alignof(struct sym_place) == 0, "pla
 
 struct sym_text {
     uint32_t text; /* 0: free */
-    uint32_t name; /* what people call it; UINT32_MAX: nobody asked yet */
+    uint32_t name; /* what people call it; UINT32_MAX: not asked for yet */
 };
 
 static uint32_t checksum_of(const void *image, size_t length) {

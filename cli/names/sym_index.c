@@ -15,9 +15,9 @@
  *             parse   at the call file and line of skip
  *             handle  at the call file and line of parse
  *
- * Units without one of the addresses are not entered at all, functions without one are stepped over.  What
- * no function claims, in a unit that should, is looked for a second time everywhere: functions inside
- * functions lie outside of the ranges of those.
+ * Units and functions without any of the addresses are skipped.  An address of a unit that no
+ * function claims is looked for again everywhere: nested functions lie outside the ranges of those
+ * around them.
  *
  * Files are hostile: the depth is bounded, siblings must come later in the file, and time and memory are
  * limited by the process.  Read next: sym_worker.c.
@@ -36,7 +36,7 @@
 
 enum { TREE_DEPTH_MOST = 256, NONE = UINT32_MAX };
 
-/* A function, or a call that was inlined; exists when it is on the way to a claimed address. */
+/* A function, or a call that was inlined; made only on the way to a claimed address. */
 struct node {
     Dwarf_Die die;
     uint32_t parent; /* the function or call around an inlined call */
@@ -96,7 +96,7 @@ struct walk {
 
 /* Addresses. */
 
-/* The first address that is not below. */
+/* The first address that is not below this one. */
 static size_t lower_bound(const struct index *index, uint64_t address) {
     size_t low = 0, high = index->count;
     while (low < high) {
@@ -116,8 +116,8 @@ static int compare_addresses(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* From an offset in the file to the address the linker gave it.  A debug file alone may have lost the
- * offsets of its segments; then the layout that all linkers use for the first ones is assumed. */
+/* From an offset in the file to the address the linker gave it.  A debug file alone may have lost
+ * the offsets of its segments; then the usual layout of the first ones is assumed. */
 static uint64_t address_of(Elf *elf, uint64_t offset) {
     size_t count = 0;
     uint64_t base = UINT64_MAX, found = UINT64_MAX;
@@ -235,7 +235,7 @@ static uint32_t node_of(struct walk *walk, struct step *step) {
     return step->node = index->node_count++;
 }
 
-/* Takes the addresses inside its ranges; true when there was one. */
+/* Claims the addresses inside its ranges; true when there is one. */
 static bool claim(struct walk *walk, struct step *step) {
     struct index *index = walk->index;
     Dwarf_Addr base, low, high;
@@ -245,7 +245,7 @@ static bool claim(struct walk *walk, struct step *step) {
              i < index->count && index->addresses[i].address < high; i++) {
             struct address *address = &index->addresses[i];
             if (address->visited_by != walk->unit) {
-                continue; /* what the linker threw away claims addresses near 0 */
+                continue; /* functions that the linker dropped claim addresses near 0 */
             }
             has_any = true;
             if (high - low <= address->length) {
@@ -281,7 +281,7 @@ static void walk_die(struct walk *walk, Dwarf_Die *die, struct step *up, unsigne
     case DW_TAG_structure_type:
     case DW_TAG_union_type:
     case DW_TAG_enumeration_type:
-        if (walk->is_thorough) { /* which hold declarations, nearly always */
+        if (walk->is_thorough) { /* these nearly always hold declarations */
             walk_children(walk, die, up, depth);
         }
         break;
@@ -334,7 +334,7 @@ static void walk_visited(struct index *index, _Atomic uint32_t *done) {
     }
 }
 
-/* Units that do not say where they are, for addresses that nobody else has. */
+/* Units that do not say where they are, for addresses that no other unit has. */
 static void walk_unknown(struct index *index) {
     for (uint32_t unit = 0; unit < index->unit_count; unit++) {
         bool is_needed = false;
@@ -361,7 +361,7 @@ static const char *linkage_name_of(Dwarf_Die *die) {
     return name != NULL ? name : text_of(die, DW_AT_MIPS_linkage_name);
 }
 
-/* Where a function begins; of its pieces the first is the one with its symbol. */
+/* Where a function begins; the first of its pieces is the one with its symbol. */
 static uint64_t entry_of(Dwarf_Die *die, uint64_t otherwise) {
     Dwarf_Addr entry, base, high;
     if (dwarf_entrypc(die, &entry) == 0) {
@@ -370,7 +370,7 @@ static uint64_t entry_of(Dwarf_Die *die, uint64_t otherwise) {
     return dwarf_ranges(die, 0, &base, &entry, &high) > 0 ? entry : otherwise;
 }
 
-/* A function of C++ without the linker's name for it has one in the table of symbols. */
+/* A C++ function without a linker name here has one in the symbol table. */
 static void name_node(struct index *index, struct node *node, uint64_t address) {
     const struct unit *unit = &index->units[node->unit];
     const char *name = linkage_name_of(&node->die);
@@ -424,7 +424,7 @@ static void find_line(struct index *index, const struct address *address, struct
     }
 }
 
-/* What the table of symbols knows, where no function is known. */
+/* The name from the symbol table, where no function is known. */
 static void add_plain_frame(struct index *index, const struct address *address,
                             struct sym_frame frame) {
     const char *name = sym_table_find(index->symbols, address->address);

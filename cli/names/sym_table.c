@@ -2,8 +2,9 @@
  *
  * sym_table.c - the symbols of one module, sorted once.
  *
- * Several symbols may share an address, and some have no size.  Preferred are functions over labels, those
- * with a size, global over weak over local; a label reaches to the next symbol or the end of its section.
+ * Several symbols may share an address, and some have no size.  Functions win over labels, those
+ * with a size over those without, global over weak over local; a label reaches to the next symbol
+ * or the end of its section.
  */
 #include "names/sym_table.h"
 
@@ -124,7 +125,7 @@ void sym_table_free(struct sym_table *table) {
     free(table);
 }
 
-/* Without the version: memcpy@@GLIBC_2.14.  In a static buffer when there is one. */
+/* Without the version, as in memcpy@@GLIBC_2.14; in a static buffer if it had one. */
 static const char *without_version(const char *name) {
     static char plain[DEMANGLE_IN_MOST + 1];
     size_t length = strcspn(name, "@");

@@ -8,10 +8,9 @@
 
 struct sym_table;
 
-/* Those of the debug file, or of the module, or what the module shows to the loader. */
+/* The symbols of the debug file, else of the module, else those that the loader sees. */
 struct sym_table *sym_table_read(const struct sym_files *files);
 void sym_table_free(struct sym_table *table);
 
-/* The name of the symbol that reaches an address, without a version; NULL where none does.  Valid until
- * the next call. */
+/* The unversioned name of the symbol that covers an address, or NULL; valid until the next call. */
 const char *sym_table_find(const struct sym_table *table, uint64_t address);

@@ -2,11 +2,11 @@
  *
  * sym_worker.c - the process around the parsers.
  *
- * Files with symbols come from anywhere, and libelf, libdw and libstdc++ were not written for hostile
- * ones.  So they run in a child with 4 GiB of addresses and 300 seconds of CPU.  It first reads all the
- * files it needs into memory; then it gives up everything but computing and writing to one pipe (confine.c),
- * and only then it looks at symbols and debug information.  In particular libdw, which would open files by
- * the names it meets, cannot.
+ * Files with symbols come from anywhere, and libelf, libdw and libstdc++ were not written for
+ * hostile ones.  So they run in a child with 4 GiB of addresses and 300 seconds of CPU.  It first
+ * reads all the files it needs into memory; then it gives up everything but computing and writing
+ * to one pipe (confine.c), and only then looks at symbols and debug information.  In particular
+ * libdw cannot open the files whose names it meets.
  */
 #define _GNU_SOURCE /* pipe2 */
 #include "names/sym_worker.h"
@@ -51,7 +51,7 @@ static void send_image(struct sym_builder *builder) {
     _exit(write_all(RESULT, image, length) ? 0 : 1);
 }
 
-/* Files are read, rights are given up, and the rest is arithmetic. */
+/* Reads the files, gives up its rights, then only computes. */
 static void resolve(const struct sym_job *job, struct sym_builder *builder, void *cached) {
     struct sym_files files;
     size_t length, count;

@@ -15,9 +15,9 @@ struct sym_job {
     size_t count;
     const struct symbolize_options *options;
     int cache;              /* the folder; -1 */
-    bool no_cxx_names;      /* the names of C++ were too much for the last one */
+    bool no_cxx_names;      /* C++ names were too much for the last worker */
     _Atomic uint32_t *done; /* in memory that both share */
 };
 
-/* Starts it; what it sends through *pipe, up to the end, is an image.  -1: it could not start. */
+/* Starts a worker, which sends an image through *pipe and closes it.  -1: it could not start. */
 pid_t sym_worker_start(const struct sym_job *job, int *pipe);

@@ -43,7 +43,7 @@ struct module {
     size_t want_count;
     uint64_t *offsets; /* of those, each once */
     size_t offset_count;
-    uint8_t *image; /* what the worker says; NULL while it is not known */
+    uint8_t *image; /* the worker's answer; NULL until it is there */
     size_t length, room;
     bool was_tried, is_done;
 };
@@ -79,7 +79,7 @@ struct session {
     bool said_debuginfod;
 };
 
-/* Who wants what. */
+/* Locations that want names. */
 
 static bool is_same_module(const struct profile_mapping *a, const struct profile_mapping *b) {
     return strcmp(a->path, b->path) == 0 && strcmp(a->build_id, b->build_id) == 0;
@@ -90,7 +90,7 @@ static uint32_t hash_of(const struct profile_mapping *mapping) {
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* Numbers the mappings by module: those of a file have its number. */
+/* Numbers the mappings by module: all mappings of a file share a number. */
 static void number_modules(struct session *session) {
     const struct profile *profile = session->profile;
     uint32_t size = 64;
@@ -253,7 +253,7 @@ static void end_worker(struct session *session, size_t number) {
     struct module *module = worker.module;
     session->workers[number] = session->workers[--session->worker_count];
     close(worker.pipe);
-    int status = 0; /* stays so where somebody ignores SIGCHLD: the image has a checksum anyway */
+    int status = 0; /* stays 0 where SIGCHLD is ignored: the image has a checksum anyway */
     while (waitpid(worker.pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (status == 0 && sym_image_check(module->image, module->length)) {
@@ -292,7 +292,7 @@ static void wait_for_workers(struct session *session) {
     if (poll(polls, count, TICK_MS) < 0) {
         return;
     }
-    for (size_t i = count; i-- > 0;) { /* backwards: the end of one moves the last into its place */
+    for (size_t i = count; i-- > 0;) { /* backwards: when one ends, the last takes its place */
         if (polls[i].revents != 0 && !read_more(&session->workers[i])) {
             end_worker(session, i);
         }
@@ -335,7 +335,7 @@ static const char *kept(struct profile *profile, const char *text) {
     return profile_text(profile, text, strlen(text));
 }
 
-/* Short names are made once, as long as nothing else takes their place among the recent ones. */
+/* A short name is made once, unless another takes its place among the recent ones. */
 static const char *short_name(struct session *session, const void *image, uint32_t name) {
     static char shorter[DEMANGLE_OUT_BYTES];
     struct short_name *recent = &session->recent[hash_masked(name, RECENT_NAMES - 1)];
@@ -371,7 +371,7 @@ static uint32_t function_of(struct session *session, const void *image,
     return profile_add_function(profile, function);
 }
 
-/* One location.  Without inlined calls everything belongs to the function that is really there. */
+/* One location.  Without inlined calls, everything belongs to the outermost function. */
 static void name_location(struct session *session, const void *image, const struct sym_place *place,
                           uint32_t location) {
     struct profile_line lines[FRAMES_MOST];
@@ -412,7 +412,7 @@ static void tell(struct session *session, const struct module *module) {
         warn("%s has build-id %s, the profile was made with %s: not used",
              safe_text(sym_image_text(module->image, header->other_path)),
              id[0] == '\0' ? "none" : id, safe_text(module->mapping->build_id));
-    } else if (path[0] == '[') { /* the kernel's code in each process, which few have a file of */
+    } else if (path[0] == '[') { /* the kernel's code in each process, which rarely has a file */
         detail("%s has no file: its addresses stay without names", safe_text(path));
     } else {
         note("%s is not there or no ELF file: its addresses stay without names", safe_text(path));

@@ -27,6 +27,6 @@ struct symbolize_result {
  * name keeps its address. */
 struct symbolize_result symbolize(struct profile *profile, const struct symbolize_options *options);
 
-/* The options that say how, for every command that shows names: their values go into args_symbolize. */
+/* The options of every command that shows names: their values go into args_symbolize. */
 extern struct symbolize_options args_symbolize;
 extern const struct arg_option args_symbolize_options[];

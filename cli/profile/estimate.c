@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * estimate.c - the variance of sums of objects and bytes, and of ticks of a clock.
+ * estimate.c - the variance of sums of objects and bytes, and of clock ticks.
  */
 #include "profile/estimate.h"
 

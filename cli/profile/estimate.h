@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * estimate.h - how sure a sum of sampled values is: the one home of the 95 % interval.
+ * estimate.h - how certain a sum of sampled values is: the one home of the 95 % interval.
  *
  * An object of s bytes is sampled with probability p = 1 - e^(-s/R), where R is the period, and then stands
  * for 1/p of its kind.  A sample that stands for N objects of mean size s and is worth V adds
@@ -10,7 +10,7 @@
 
 #include "profile/profile.h"
 
-/* The variance of the sum of a type; 0 where everything was recorded, negative where nobody can tell. */
+/* The variance of the sum of a type; 0 where everything was recorded, negative: unknown. */
 double estimate_variance(const struct profile *profile, uint32_t type);
 
 /* Half of the 95 % interval of a sum of this variance, in the unit of the sum. */

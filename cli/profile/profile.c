@@ -2,8 +2,8 @@
  *
  * profile.c - a profile in memory: its parts, each there once, and its samples.
  *
- * Texts, functions and locations are found by their content in tables of open addressing.  What is in a
- * file may be chosen by an enemy, so the hash has a secret and no choice of names makes it slow.
+ * Texts, functions and locations are found by their content in tables of open addressing.  An enemy
+ * may choose what is in a file, so the hash has a secret and no choice of names makes it slow.
  *
  * Invariant   A text, a function, a location is there once, unless profile_set_lines made two equal.
  * Cost        Adding anything is one look into a table.
@@ -45,7 +45,7 @@ struct profile_memory {
     uint32_t texts_room, types_room, mappings_room, functions_room, locations_room, lines_room,
         samples_room, stacks_room, labels_room, comments_room;
     uint64_t values_room;
-    uint64_t bytes; /* that all of this takes */
+    uint64_t bytes; /* taken by all of this */
 };
 
 /* ---------------------------------------------------------------- tables */
@@ -82,7 +82,7 @@ static void table_insert(struct table *table, uint32_t hash, uint32_t number) {
     table->used++;
 }
 
-/* What a file becomes must not take more than the reader allows. */
+/* A profile must not take more memory than its reader allows. */
 static void spend(struct profile_memory *memory, uint64_t bytes) {
     memory->bytes += bytes;
     if (memory->bytes > cli_memory_limit) {
@@ -108,7 +108,7 @@ static void table_grow(struct profile_memory *memory, struct table *table) {
     free(old.slots);
 }
 
-/* The index of what equals the key; where there is none it becomes `fresh`, and true is returned. */
+/* False, with the *index of what equals the key; true where there is none and *index is added. */
 static bool table_find_or_add(const struct profile *profile, struct table *table, uint64_t hash64,
                               is_equal_fn is_equal, const void *key, uint32_t *index) {
     uint32_t hash = (uint32_t)(hash64 ^ hash64 >> 32);
@@ -173,7 +173,7 @@ void profile_free(struct profile *profile) {
     }
 }
 
-/* The array with room for this number of items.  What has no number any more ends the command. */
+/* The array with room for this number of items.  More than can be numbered ends the command. */
 static void *make_room(struct profile_memory *memory, uint32_t *room, void *items,
                        size_t item_bytes, uint64_t needed) {
     if (needed <= *room) {
@@ -190,7 +190,7 @@ static void *make_room(struct profile_memory *memory, uint32_t *room, void *item
     return must_grow(items, wanted * item_bytes);
 }
 
-/* An array of the owner, the profile or its memory, gets room for `more` items behind those it has. */
+/* An array of the owner, the profile or its memory, gets room for `more` more items. */
 #define MAKE_ROOM(memory, owner, array, count, more)                                               \
     ((owner)->array = make_room(memory, &(memory)->array##_room, (owner)->array,                   \
                                 sizeof *(owner)->array, (uint64_t)(count) + (more)))
@@ -214,7 +214,7 @@ static char *place_text(struct profile_memory *memory, const char *text, size_t 
         struct block *fresh = must_alloc(sizeof *fresh + bytes);
         fresh->used = 0;
         fresh->bytes = bytes;
-        if (block != NULL && bytes != BLOCK_BYTES) { /* behind the one that still has room */
+        if (block != NULL && bytes != BLOCK_BYTES) { /* after the one that still has room */
             fresh->next = block->next;
             block->next = fresh;
         } else {

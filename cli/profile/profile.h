@@ -13,9 +13,9 @@
  * the program's stack held.  Readers of formats with return addresses subtract, their writers add.  Where
  * the leaf is not a return address (CPU profiles: is_exact_leaf) it is the address of an instruction.
  *
- * Values are estimates of the truth: a reader scales what was sampled, once, and nobody does again.
- * Everything a profile points to lives as long as the profile.  Indices, not pointers, because arrays
- * move while they grow.
+ * Values are estimates of the truth: a reader scales what was sampled, and nothing scales it again.
+ * Everything a profile points to lives as long as the profile.  Indices, not pointers, because
+ * arrays move while they grow.
  */
 #pragma once
 
@@ -34,7 +34,7 @@ struct profile_mapping {
     uint64_t start, limit, offset; /* [start, limit) shows the file from offset on */
     const char *path;              /* "" where unknown */
     const char *build_id;          /* hexadecimal; "" where unknown */
-    bool has_functions;            /* names were found by whoever wrote the profile */
+    bool has_functions;            /* the writer of the profile found the names */
 };
 
 struct profile_function {
@@ -70,7 +70,7 @@ struct profile_sample {
 struct profile {
     struct profile_type *types;
     uint32_t type_count;
-    uint32_t default_type; /* what is shown unless somebody says otherwise */
+    uint32_t default_type; /* what is shown unless an option says otherwise */
     struct profile_mapping *mappings;
     uint32_t mapping_count;
     struct profile_function *functions;
@@ -105,7 +105,7 @@ void profile_free(struct profile *profile);
 /* A copy of the text that lives as long as the profile; equal texts share one. */
 const char *profile_text(struct profile *profile, const char *text, size_t length);
 
-/* Each adds one and gives its index.  Texts of mappings and functions must be of profile_text. */
+/* Each adds one and returns its index.  Texts of mappings and functions are from profile_text. */
 uint32_t profile_add_type(struct profile *profile, const char *name, const char *unit);
 uint32_t profile_add_mapping(struct profile *profile, struct profile_mapping mapping);
 uint32_t profile_add_comment(struct profile *profile, const char *text);
@@ -133,8 +133,8 @@ static inline int64_t profile_value(const struct profile *profile, uint32_t samp
 /* The index of a type by name; PROFILE_NONE. */
 uint32_t profile_find_type(const struct profile *profile, const char *name);
 
-/* The types of bytes and of objects that belong to a type's name: "inuse_space" and "inuse_objects" for
- * each of them and for "slack_space".  False, with PROFILE_NONE for what is missing, unless both exist. */
+/* The types of bytes and of objects that belong to a type: "inuse_space" and "inuse_objects" for
+ * either of these and for "slack_space".  False, and PROFILE_NONE, where one is missing. */
 bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *space,
                        uint32_t *objects);
 
@@ -147,7 +147,7 @@ static inline int64_t profile_sum(int64_t a, int64_t b) {
     return __builtin_add_overflow(a, b, &sum) ? (b < 0 ? INT64_MIN : INT64_MAX) : sum;
 }
 
-/* How much it is, whether more or less. */
+/* The absolute value, also of INT64_MIN. */
 static inline uint64_t profile_magnitude(int64_t value) {
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 }
@@ -163,11 +163,11 @@ int64_t profile_total(const struct profile *profile, uint32_t type);
 /* Samples of equal stack and labels become one.  In place. */
 void profile_merge_equal(struct profile *profile);
 
-/* Adds the samples of another profile, times `factor` (-1 subtracts); types are matched by name, and
- * those that only one of them has are dropped, with a warning. */
+/* Adds the samples of another profile, times `factor` (-1 subtracts); types are matched by name,
+ * and those that only one profile has are dropped, with a warning. */
 void profile_add_profile(struct profile *profile, const struct profile *other, int factor);
 
-/* The same with a choice for each type of `profile`: which type of the other is added to it, how many times. */
+/* The same with a choice per type of `profile`: the other's type to add, and its factor. */
 struct profile_column {
     uint32_t type;
     int factor;
@@ -178,7 +178,7 @@ void profile_add_columns(struct profile *profile, const struct profile *other,
 /* Makes an empty profile one of the same kind: types, period, times; no comments. */
 void profile_adopt(struct profile *profile, const struct profile *other);
 
-/* Copies parts of another profile: the index here of each, or the labels of a sample.  To be freed. */
+/* Copy parts of another profile: return the index here of each, or the labels.  To be freed. */
 uint32_t *profile_copy_mappings(struct profile *profile, const struct profile *other);
 uint32_t *profile_copy_functions(struct profile *profile, const struct profile *other);
 struct profile_label *profile_copy_labels(struct profile *profile, const struct profile *other,

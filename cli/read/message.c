@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * message.c - takes messages of protobuf apart, and believes no length in them.
+ * message.c - takes protobuf messages apart, and trusts no length in them.
  */
 #include "read/message.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * message.h - a message of protobuf: fields, each a number with its kind and then a varint or some bytes.
+ * message.h - a protobuf message: fields, each a number and a kind, then a varint or some bytes.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct field {
 /* False: the message is damaged. */
 bool message_take_varint(struct message *message, uint64_t *value);
 
-/* False: the message is at its end, or damaged, and then not at its end. */
+/* False at the end of the message, or, before its end, where it is damaged. */
 bool message_next(struct message *message, struct field *field);
 
 static inline bool message_is_at_end(const struct message *message) {

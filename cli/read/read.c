@@ -21,7 +21,7 @@
 
 /* ---------------------------------------------------------------- unpacking */
 
-/* Bytes that grow up to a limit. */
+/* An array of bytes that grows up to a limit. */
 struct pool {
     uint8_t *bytes;
     size_t length, room, most;
@@ -41,7 +41,7 @@ static bool pool_make_room(struct pool *pool, size_t guess) {
     return true;
 }
 
-/* One stream; Z_STREAM_END when it was whole. */
+/* One stream; Z_STREAM_END when it is whole. */
 static int inflate_stream(z_stream *stream, struct pool *pool) {
     for (;;) {
         if (!pool_make_room(pool, 1 << 16)) {
@@ -192,7 +192,7 @@ struct read_run *read_run_new(const char *format, const char *program) {
     return run;
 }
 
-/* What is known of a process by what it has mapped. */
+/* The program's path, from the mappings of a profile. */
 static const char *program_of(const struct profile *profile) {
     return profile->mapping_count > 0 ? profile->mappings[0].path : "";
 }
@@ -208,7 +208,7 @@ struct read_run *read_run_of(struct profile *profile, const char *format) {
     return run;
 }
 
-/* The answer of a process that has looked for leaks: a run with nothing else. */
+/* The answer of a process that searched for leaks: a run with nothing else. */
 static struct read_run *run_of_leaks(const uint8_t *bytes, size_t length,
                                      char why[READ_WHY_BYTES]) {
     struct read_leaks *leaks = read_leaks(bytes, length, why);

@@ -2,8 +2,8 @@
  *
  * read.h - files of profiles, recognised by their content.
  *
- * Input is hostile: readers check every offset and length, bound every loop, and on damage leave one
- * sentence in `why` and nothing else.  They read from memory, in a process without rights (read_worker.h).
+ * Input is hostile: readers check every offset and length, bound every loop, and on damage leave
+ * only a sentence in `why`.  They read from memory, in a process without rights (read_worker.h).
  */
 #pragma once
 
@@ -11,17 +11,17 @@
 
 enum { READ_WHY_BYTES = 256, READ_MOST_BYTES = 1 << 30 };
 
-/* A sentence into `why`; false, so that one can return it. */
+/* Writes a sentence into `why`; returns false, for `return read_damage(...)`. */
 bool read_damage(char why[READ_WHY_BYTES], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* A regular file; "-" is the standard input.  -1 and a sentence: nothing else is waited for. */
+/* A regular file; "-" is the standard input.  -1 and a sentence: anything else might block. */
 int read_open(const char *path, char why[READ_WHY_BYTES]);
 /* All of it, and unpacked (gzip): at most 1 GiB.  NULL and a sentence. */
 uint8_t *read_descriptor(int fd, size_t *length, char why[READ_WHY_BYTES]);
 
-/* One moment of a recorded run.  Moments can be many, so only the last one's profile is made at once; others
- * are NULL until read_moment() was asked for them. */
+/* One moment of a recorded run.  There can be many, so only the last one's profile is made at once;
+ * the others are NULL until read_moment() makes them. */
 struct read_moment {
     uint64_t t_ns; /* since the program's start */
     struct profile *profile;
@@ -37,12 +37,12 @@ struct read_note {
 /* A point of the statistics series. */
 struct read_point {
     uint64_t t_ns;
-    uint64_t rss, live, held; /* bytes: the process's, asked for and not freed, taken by the heap */
+    uint64_t rss, live, held;  /* bytes: of the process, in use by it, taken by the heap */
     uint64_t allocated, freed; /* bytes so far */
 };
 
-/* What a leak check found.  Sums are exact; the samples of the profile, of the types leak_objects and
- * leak_space and with a label "kind", are estimates where not everything is recorded. */
+/* What a leak check found.  Sums are exact; the samples of the profile, with the types leak_objects
+ * and leak_space and a label "kind", are estimates where not everything is recorded. */
 enum {
     READ_LEAK_DEFINITE,
     READ_LEAK_INDIRECT,
@@ -53,7 +53,7 @@ enum {
     READ_LEAK_SUMS
 };
 struct read_leak_sum {
-    int64_t objects, bytes, requested; /* bytes at usable size; as asked for, where that is known */
+    int64_t objects, bytes, requested; /* bytes at usable size; requested where known */
 };
 struct read_leaks {
     int64_t heap, roots;         /* bytes that were searched */
@@ -61,7 +61,7 @@ struct read_leaks {
     int64_t pause_ns, total_ns;
     int64_t rate; /* mean bytes between samples; 1: all, 0: none */
     struct read_leak_sum sums[READ_LEAK_SUMS];
-    const char *why; /* what is to be known about it, or "" */
+    const char *why; /* a remark about the check, or "" */
     struct profile *profile;
 };
 
@@ -80,30 +80,30 @@ struct read_run {
     uint32_t note_count;
     const char *program, *arguments, *host, *version; /* "" where unknown */
     uint64_t pid, start_wall_ns, rate;
-    bool has_ended;            /* by itself: there is a last frame that says so */
-    bool has_status;           /* and it says how, too: */
+    bool has_ended;            /* normally: a last frame says so */
+    bool has_status;           /* that frame says how, too: */
     int status;                /* as of wait(2) */
-    uint64_t samples, dropped; /* taken, and lost for want of memory, then */
-    uint64_t cpu_lost;         /* samples of the processor's time that came to nothing */
+    uint64_t samples, dropped; /* taken, and lost for want of memory, at the end */
+    uint64_t cpu_lost;         /* samples of the processor's time that were lost */
     uint64_t cpu_left_out;     /* threads whose time could not be sampled */
-    uint64_t lost_bytes;       /* behind the last whole frame; with --salvage between them, too */
+    uint64_t lost_bytes;       /* after the last whole frame; with --salvage also between frames */
     uint64_t unknown_frames;
     uint64_t file_bytes;        /* unpacked; 0: there was no file */
     struct read_worker *worker; /* which makes the moments; NULL: they are made here */
 };
 
-/* The name of a format as read_run has it, or NULL.  "leaks", the answer of a process, is read only where it is
- * asked for. */
+/* The name of a format as read_run has it, or NULL.  "leaks", the answer of a process, is read only
+ * when it is named. */
 const char *read_format(const char *name);
 
 /* NULL and a sentence when it is no profile or damaged. */
 struct read_run *read_run(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
-/* The same for bytes that are said to be of this format, unless it is NULL. */
+/* The same for bytes of this format; NULL: it is guessed. */
 struct read_run *read_run_as(const char *format, const uint8_t *bytes, size_t length,
                              char why[READ_WHY_BYTES]);
 /* A run without moments. */
 struct read_run *read_run_new(const char *format, const char *program);
-/* A profile as a run of one moment, which it belongs to. */
+/* A run of one moment, which takes over the profile. */
 struct read_run *read_run_of(struct profile *profile, const char *format);
 void read_run_free(struct read_run *run);
 
@@ -112,14 +112,14 @@ void read_run_free(struct read_run *run);
 struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
 struct profile *read_cpu_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
 
-/* Is it the processor's time that this metric counts?  NULL is no metric. */
+/* Does this metric count the processor's time?  NULL: there is no metric. */
 bool read_is_cpu(const char *metric);
 
-/* The highest point: run->peak, or made of the last moment's types peak_*, which become the inuse_* of a new
- * profile that belongs to the run.  NULL where nobody knows. */
+/* The highest point: run->peak, or made of the last moment's types peak_*, which become the inuse_*
+ * of a new profile that belongs to the run.  NULL where it is unknown. */
 struct profile *read_peak(struct read_run *run);
 
-/* The readers, one per format; what each takes is found out by the first bytes. */
+/* The readers, one per format; the first bytes show which one it is for. */
 bool read_is_proto(const uint8_t *bytes, size_t length);
 struct profile *read_proto(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
 bool read_is_jemalloc(const uint8_t *bytes, size_t length);
@@ -136,12 +136,12 @@ struct profile *read_tally_payload(const struct read_payload *payload, char why[
 
 struct read_leaks *read_leaks(const uint8_t *bytes, size_t length, char why[READ_WHY_BYTES]);
 void read_leaks_free(struct read_leaks *leaks);
-/* Is it as read_leaks() makes it?  For those who have it from a process that may lie. */
+/* Could read_leaks() have made it?  For one that comes from a process that may lie. */
 bool read_leaks_are_sound(const struct read_leaks *leaks);
 
-/* Unpacks zlib's kinds of streams: gzip, all members of it, or one zlib stream.  At most `most` bytes, and of
- * more than a MiB at most a hundred for each that is packed; the result is the caller's.  NULL and a
- * sentence. */
+/* Unpacks zlib's kinds of streams: gzip, all members of it, or one zlib stream.  At most `most`
+ * bytes, and beyond a MiB at most a hundred times the packed bytes; the caller frees the result.
+ * NULL and a sentence. */
 enum read_stream { READ_GZIP, READ_ZLIB };
 uint8_t *read_inflate(enum read_stream kind, const uint8_t *bytes, size_t length, size_t most,
                       size_t *unpacked, char why[READ_WHY_BYTES]);

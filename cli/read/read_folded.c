@@ -2,7 +2,7 @@
  *
  * read_folded.c - folded stacks: "main;handle_request;malloc 4096", outermost first, one stack a line.
  *
- * There are names and no addresses.  What the number counts is not said: the type is samples/count.
+ * There are names but no addresses.  What the number counts is unknown: the type is samples/count.
  */
 #include <inttypes.h>
 #include <stdlib.h>

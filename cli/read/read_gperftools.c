@@ -10,8 +10,8 @@
  * The word behind the @ of the first line says whether the lines were sampled:
  *
  *      heapprofile, growth, ...       as they are
- *      heap_v2/RATE, heapz_v2/RATE    a gap of RATE bytes in the mean
- *      heap/PERIOD                    the old way, half of PERIOD in the mean
+ *      heap_v2/RATE, heapz_v2/RATE    a mean gap of RATE bytes
+ *      heap/PERIOD                    the old way, half of PERIOD on average
  *      nothing                        the old way at 128 KiB, if as much is in use as was ever allocated
  *
  * Addresses are return addresses, the first one too.
@@ -94,7 +94,7 @@ static bool take_header(struct gperftools *reader) {
 
 /* ---------------------------------------------------------------- samples */
 
-/* Sums that do not fit come out as something else than what the first line says. */
+/* Sums that overflow differ from what the first line says. */
 static void add_to_sum(struct read_counts *sum, const struct read_counts *counts) {
     sum->objects = (int64_t)((uint64_t)sum->objects + (uint64_t)counts->objects);
     sum->bytes = (int64_t)((uint64_t)sum->bytes + (uint64_t)counts->bytes);

@@ -76,7 +76,7 @@ static uint64_t record_depth(const struct words *words, char why[READ_WHY_BYTES]
     return depth;
 }
 
-/* Where the records end: behind the trailer, or at the end of the file. */
+/* Where the records end: after the trailer, or at the end of the file. */
 static bool find_end(struct words words, size_t *end, char why[READ_WHY_BYTES]) {
     while (words.at < words.count && !is_trailer(&words, words.at)) {
         uint64_t depth = record_depth(&words, why);
@@ -100,7 +100,7 @@ static void take_record(struct words *words, struct read_stack *stack, int64_t p
     read_stack_push(stack, leaf);
     for (size_t i = 1; i < depth; i++) {
         uint64_t address = word_at(words, words->at + 2 + i);
-        if (i > 1 || address != leaf) { /* some unwinders tell the first one twice */
+        if (i > 1 || address != leaf) { /* some unwinders report the first one twice */
             read_stack_push(stack, address > 0 ? address - 1 : 0);
         }
     }

@@ -46,7 +46,7 @@ static void put(struct image_pipe *pipe, const void *bytes, size_t length) {
     }
 }
 
-/* False: there is no more. */
+/* False: nothing more arrives. */
 static bool fill(struct image_pipe *pipe) {
     ssize_t n;
     do {
@@ -380,7 +380,7 @@ struct profile *image_take_profile(struct image_pipe *pipe) {
 
 /* ---------------------------------------------------------------- runs */
 
-/* The plain numbers of a run, each named once for both ways. */
+/* The plain numbers of a run, each named once for both directions. */
 static const size_t run_numbers[] = {
     offsetof(struct read_run, pid),          offsetof(struct read_run, start_wall_ns),
     offsetof(struct read_run, rate),         offsetof(struct read_run, samples),
@@ -470,7 +470,7 @@ static struct read_moment *take_moments(struct image_pipe *pipe, uint32_t *count
     return moments;
 }
 
-/* They begin with numbers alone, which may all have any value. */
+/* They begin with plain numbers, any of which may have any value. */
 enum { LEAK_NUMBERS = offsetof(struct read_leaks, why) };
 
 static void put_leaks(struct image_pipe *pipe, const struct read_leaks *leaks) {

@@ -137,7 +137,7 @@ static void add_sample(struct jemalloc *reader, const int64_t values[HEAP_TYPES]
                        thread != NULL ? 2 : 1);
 }
 
-/* The values of all, cut into one piece per thread: the borders are rounded, so that nothing is lost. */
+/* The values of all, cut into a piece per thread: only borders are rounded, so nothing is lost. */
 static void add_shares(struct jemalloc *reader, const int64_t values[HEAP_TYPES]) {
     double sums[HEAP_TYPES] = {0}, before[HEAP_TYPES] = {0};
     int64_t given[HEAP_TYPES] = {0};
@@ -220,7 +220,7 @@ static bool take_counts_of_stack(struct jemalloc *reader, struct text line) {
 
 /* ---------------------------------------------------------------- the file */
 
-/* Are there accumulated counts?  Their types are left out where nobody counted. */
+/* Are there accumulated counts?  If not, their types are left out. */
 static bool has_accumulated(struct text text) {
     struct text_lines lines = {text, 0};
     struct text line;
@@ -244,7 +244,7 @@ static bool take_header(struct jemalloc *reader) {
     }
     reader->profile->period = rate > 0 ? rate : 1;
     reader->scale.rate = (double)rate;
-    reader->scale.sampling = READ_POISSON; /* at a rate of 1, too: writers have reckoned with it */
+    reader->scale.sampling = READ_POISSON; /* at a rate of 1, too: writers allow for it */
     return true;
 }
 

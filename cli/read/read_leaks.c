@@ -2,9 +2,9 @@
  *
  * read_leaks.c - what a leak check found, in the text that control/leaks.h describes.
  *
- * It becomes a profile with the types leak_objects and leak_space, whose samples say by the label "kind" whether
- * they are definite, indirect or possible.  Where only some allocations are recorded, a stack stands for what
- * it was seen with and more, as in every profile; the sums are exact.
+ * It becomes a profile with the types leak_objects and leak_space, whose label "kind" is definite,
+ * indirect or possible.  Where only some allocations are recorded, a stack stands for more than it
+ * was seen with, as in every profile; the sums are exact.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "read/read_text.h"
 
 enum { DEPTH_MOST = 512, GROUPS_MOST = 1 << 20, MODULES_MOST = 1 << 16 };
-/* Of one group, and of everything: sums of as many groups as there may be stay far from overflow. */
+/* The limits of one group and of all: sums of the most groups allowed stay far from overflow. */
 static const int64_t group_most = INT64_C(1) << 41, all_most = INT64_C(1) << 60;
 
 static const char first_line[] = "tally-leaks 1\n";
@@ -25,7 +25,7 @@ static const char *const sum_names[READ_LEAK_SUMS] = {"definite",  "indirect", "
 /* A mapping comes after the addresses that lie in it. */
 struct reader {
     struct read_leaks *leaks;
-    struct text groups; /* the lines of groups and all behind them */
+    struct text groups; /* the lines of groups and all after them */
     uint32_t group_count;
     bool has_end;
 };
@@ -110,7 +110,7 @@ static uint32_t find_mapping(const struct profile *profile, uint64_t address) {
     return PROFILE_NONE;
 }
 
-/* How many a sampled object stands for. */
+/* The number of objects that a sampled one stands for. */
 static double weight_of(const struct read_leaks *leaks, const struct read_leak_sum *sum) {
     if (leaks->rate <= 1 || sum->objects == 0) {
         return 1;
@@ -172,8 +172,8 @@ static uint32_t kind_of(const struct profile *profile, uint32_t sample) {
 }
 
 /*
- * Makes the samples of a kind add up to its sum where only some objects are recorded.  What stacks stand for is
- * taken from what has none; where they stand for more than there is, they share what there is.
+ * Makes the samples of a kind add up to its sum where only some objects are recorded.  What stacks
+ * stand for is taken from the part without one; if that is too little, they share the sum.
  */
 static void settle_kind(struct read_leaks *leaks, uint32_t kind) {
     struct profile *profile = leaks->profile;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * read_maps.c - mappings out of the text that legacy profiles have behind their samples.
+ * read_maps.c - mappings from the text that legacy profiles have after their samples.
  *
  * The text is what a process saw in /proc/self/maps, or what some other writer made of it.  A path goes to
  * the end of its line, blanks included.  Neighbours that show neighbouring parts of one file become one.
@@ -12,7 +12,7 @@
 #include "common/cli.h"
 #include "read/read_text.h"
 
-/* A process may have 65,530 mappings unless its administrator said otherwise. */
+/* The kernel's default limit is 65,530 mappings per process. */
 enum { MAPPINGS_MOST = 1 << 16, ATTRIBUTES_MOST = 16 };
 
 /* "build=/home/me": later paths may start with $build. */
@@ -37,7 +37,7 @@ static void cut_end(struct text *text, const char *end) {
     }
 }
 
-/* "r-xp": four letters.  True with what it says, where it is one. */
+/* "r-xp": four letters, and whether they allow execution.  False for anything else. */
 static bool take_rights(struct text *text, bool *is_executable) {
     const char *at = text->at;
     if (text->end - at < 4 || strchr("r-", at[0]) == NULL || strchr("w-", at[1]) == NULL ||
@@ -243,7 +243,7 @@ void read_maps_take(struct read_maps *maps, struct profile *profile, struct text
 
 uint32_t read_maps_find(const struct read_maps *maps, uint64_t address) {
     uint32_t low = 0, high = maps->count;
-    while (low < high) { /* how many start at or below the address */
+    while (low < high) { /* finds the number that start at or below the address */
         uint32_t middle = low + (high - low) / 2;
         if (maps->profile->mappings[maps->by_start[middle]].start <= address) {
             low = middle + 1;

@@ -2,7 +2,7 @@
  *
  * read_proto.c - profile.proto, the format of pprof, not compressed.
  *
- * The profile is gone through once for each kind of part, because parts refer to each other by identifier
+ * The profile is read once for each kind of part, because parts refer to each other by identifier
  * in any order:
  *
  *      strings, types, numbers  ->  mappings, functions  ->  locations  ->  samples
@@ -44,7 +44,7 @@ struct proto {
     struct string {
         const uint8_t *at;
         uint32_t length;
-        const char *text; /* NULL: nobody has asked for it yet */
+        const char *text; /* NULL: not asked for yet */
     } * strings;
     uint32_t string_count, string_room;
     struct ids mappings, functions, locations;
@@ -61,7 +61,7 @@ struct proto {
 
 /* ---------------------------------------------------------------- recognising it */
 
-/* Of which kind a field of the profile is; -1: unknown. */
+/* The kind of a field of the profile; -1: unknown. */
 static int kind_of(uint32_t number) {
     switch (number) {
     case PROFILE_SAMPLE_TYPE:
@@ -399,7 +399,7 @@ static bool add_sample(struct proto *proto, struct message message) {
 
 /* ---------------------------------------------------------------- the profile */
 
-/* Strings may come behind those who name them, so they are collected before anything else. */
+/* Strings may come after the parts that name them, so they are collected first. */
 static bool take_strings(struct proto *proto) {
     struct message message = proto->whole;
     struct field field;
@@ -457,7 +457,7 @@ static bool take_numbers_of_profile(struct proto *proto, const struct field *fie
 
 enum pass { PASS_TYPES, PASS_TARGETS, PASS_LOCATIONS, PASS_SAMPLES, PASSES };
 
-/* What a field of the profile is, in the pass that is about it. */
+/* Reads a field of the profile, in the pass for its kind. */
 static bool take_field(struct proto *proto, enum pass pass, const struct field *field) {
     static const struct {
         uint32_t number;

@@ -2,10 +2,10 @@
  *
  * read_tally.c - the container *.tally, as contract/frames.h has it.
  *
- * Frames are taken from the front until one is not whole: what is behind it is lost and counted.  That
- * is how the file of a killed program ends, so it is no error.  With --salvage the search goes on behind it,
- * for files that a disk or a transfer has damaged in the middle.  Snapshots stay as they are stored until
- * somebody wants to see them, because a run of a week has thousands.
+ * Frames are taken from the front until one is not whole: what follows is lost and counted.  That
+ * is how the file of a killed program ends, so it is no error.  With --salvage the search goes on
+ * after it, for files that a disk or a transfer has damaged in the middle.  Snapshots stay as
+ * stored until they are needed, because a run of a week has thousands.
  */
 #define _GNU_SOURCE /* memmem */
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static bool read_head(const struct tally *tally, struct frame *frame) {
     return frame->stored_bytes <= left - FRAME_HEAD_BYTES;
 }
 
-/* The next frame, which is then passed; false: it is not whole. */
+/* Takes the next frame; false: it is not whole. */
 static bool next_frame(struct tally *tally, struct frame *frame) {
     if (!read_head(tally, frame)) {
         return false;
@@ -99,7 +99,7 @@ static const uint8_t *find_magic(const uint8_t *at, const uint8_t *end) {
     return found != NULL ? found : end;
 }
 
-/* The content of a small frame, the caller's; NULL: it is damaged. */
+/* The content of a small frame, to be freed; NULL: it is damaged. */
 static uint8_t *unpack(const struct frame *frame, size_t *length) {
     char why[READ_WHY_BYTES];
     if (frame->flags & FRAME_DEFLATED) {
@@ -132,7 +132,7 @@ static void set_text(const char **place, struct text text) {
     *place = copy_text(text);
 }
 
-/* Behind those that are there, with a blank between. */
+/* Appends to the earlier arguments, with a blank between. */
 static void append_argument(struct read_run *run, struct text argument) {
     size_t before = strlen(run->arguments), length = (size_t)(argument.end - argument.at);
     if (before + length > ARGUMENT_BYTES_MOST) {
@@ -236,7 +236,7 @@ static void take_leaks(struct tally *tally, const uint8_t *bytes, size_t length)
     }
 }
 
-/* Behind those that are there, one kind of profile each. */
+/* Appends a moment; each kind of profile has a list of its own. */
 static struct read_moment *take_moment(const struct frame *frame, struct read_moment *moments,
                                        uint32_t *count, uint32_t *room) {
     moments = must_have_room(moments, *count, room, sizeof *moments);
@@ -304,7 +304,7 @@ static bool take_frame(struct tally *tally, const struct frame *frame) {
         bytes = unpack(frame, &length);
     }
     if (bytes == NULL) {
-        return frame->type == FRAME_LEAK; /* What comes behind it is worth more. */
+        return frame->type == FRAME_LEAK; /* What follows is worth more. */
     }
     if (frame->type == FRAME_STAT) {
         take_points(tally, bytes, length);
@@ -338,8 +338,8 @@ static void take_frames(struct tally *tally) {
     }
 }
 
-/* The last one is made now; one that turns out damaged is as good as lost, and the one before it is the last.
- * Where too many are damaged all are.  How many are left. */
+/* Makes the last one now; if it turns out damaged it is lost, and the one before it is the last.
+ * Where too many are damaged all are lost.  Returns how many are left. */
 static uint32_t make_last(struct read_run *run, const struct read_moment *moments, uint32_t count,
                           struct profile *(*read)(struct read_run *, uint32_t, char *)) {
     char why[READ_WHY_BYTES];

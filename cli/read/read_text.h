@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * read_text.h - what the readers of text formats share: lines, numbers, stacks, and what a sample stands for.
+ * read_text.h - shared by the readers of text formats: lines, numbers, stacks, scaling of samples.
  */
 #pragma once
 
@@ -20,9 +20,9 @@ struct text_lines {
 };
 bool text_next_line(struct text_lines *lines, struct text *line);
 
-/* These take something off the front; false, and nothing is taken, where it is not there. */
+/* These take something off the front; false, with nothing taken, where it is not there. */
 bool text_take(struct text *text, const char *word);
-bool text_take_decimal(struct text *text, int64_t *value); /* with a sign perhaps; not past int64 */
+bool text_take_decimal(struct text *text, int64_t *value); /* perhaps with a sign; within int64 */
 bool text_take_hex(struct text *text, uint64_t *value);    /* with 0x before it or not */
 bool text_take_blanks(struct text *text);                  /* one at least */
 
@@ -41,13 +41,13 @@ struct read_counts {
 bool text_take_counts(struct text *text, struct read_counts *counts);
 
 /*
- * What a line of a sampled profile stands for.  Estimates are no whole numbers, values are: what was cut
- * off one line is carried to the next, so the sum of values is the sum of estimates, rounded down once,
- * which is how jeprof and google-pprof print it.
+ * What a line of a sampled profile stands for.  Estimates are not whole numbers, values are: what
+ * is cut off one line is carried to the next, so the sum of values is the sum of estimates, rounded
+ * down once, as jeprof and google-pprof print it.
  */
 enum read_sampling {
     READ_EXACT,   /* values are what they are */
-    READ_POISSON, /* a gap of `rate` bytes in the mean: 1 / (1 - exp(-size / rate)) */
+    READ_POISSON, /* a mean gap of `rate` bytes: 1 / (1 - exp(-size / rate)) */
     READ_LINEAR,  /* the old way: rate / size where the size is less */
 };
 enum { HEAP_ALLOC_OBJECTS, HEAP_ALLOC_SPACE, HEAP_INUSE_OBJECTS, HEAP_INUSE_SPACE, HEAP_TYPES };
@@ -56,13 +56,13 @@ struct read_scale {
     double rate;
     double carries[HEAP_TYPES]; /* less than one each */
 };
-/* By what a pair of these objects and bytes is multiplied. */
+/* The factor that scales a pair of these objects and bytes. */
 double read_factor(const struct read_scale *scale, int64_t objects, int64_t bytes);
 /* All four values of a line, in the order of the types. */
 void read_scale_line(struct read_scale *scale, const struct read_counts *counts,
                      int64_t values[HEAP_TYPES]);
 
-/* What a reader gives: the profile, or NULL where it is damaged, and it is gone. */
+/* What a reader returns: the profile or, where that is not good, NULL after freeing it. */
 struct profile *read_result(struct profile *profile, bool is_good);
 
 /* The stack that is being read, and where its locations come from. */
@@ -73,16 +73,17 @@ struct read_stack {
     uint32_t depth, room;
 };
 void read_stack_push(struct read_stack *stack, uint64_t address);
-/* "0x401136 0x4011b5": return addresses, each becomes a location one byte earlier, but see READ_LEAF_IS_CALL.  False: something else. */
+/* "0x401136 0x4011b5": return addresses; each location is one byte earlier, but see
+ * READ_LEAF_IS_CALL.  False: something else. */
 bool read_stack_take(struct read_stack *stack, struct text addresses);
 
-/* The four types of a heap profile, in this order, and what is shown first. */
+/* The four types of a heap profile, in this order, and which is shown first. */
 void read_add_heap_types(struct profile *profile, bool has_alloc);
 /* A label "bytes": the mean size of the objects. */
 struct profile_label read_size_label(struct profile *profile, const struct read_counts *counts);
 
-/* The line of the maps that says: the first address of a stack lies inside of the call already.  Our writers
- * do that for readers in Perl, which subtract nothing from the first, and all others skip the line. */
+/* The line of the maps that says: the first address of a stack already lies inside the call.  Our
+ * writers do that for readers in Perl, which subtract nothing there; others skip the line. */
 #define READ_LEAF_IS_CALL "leaf=call"
 
 /*
@@ -97,11 +98,11 @@ struct read_maps {
     const struct profile *profile;
     uint32_t *by_start; /* mappings in the order of their addresses */
     uint32_t count;
-    bool leaf_is_call; /* the line was there */
+    bool leaf_is_call; /* READ_LEAF_IS_CALL was there */
 };
 void read_maps_take(struct read_maps *maps, struct profile *profile, struct text text);
 uint32_t read_maps_find(const struct read_maps *maps, uint64_t address);
 void read_maps_free(struct read_maps *maps);
 
-/* Cuts a legacy text in two: what comes before the line MAPPED_LIBRARIES:, and what comes behind it. */
+/* Cuts a legacy text in two: what comes before the line MAPPED_LIBRARIES:, and what follows. */
 struct text text_split_maps(struct text *text);

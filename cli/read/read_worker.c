@@ -85,7 +85,7 @@ static void answer(struct image_pipe *result, struct read_run *run, struct reque
     }
 }
 
-/* Only a want of memory calls exit(3) here, and what others want done then is not for the worker to do. */
+/* Only lack of memory calls exit(3) here; the command's exit handlers must not run. */
 static void leave_at_once(void) {
     _exit(EXIT_OWN_FAILURE);
 }
@@ -123,7 +123,7 @@ static bool start(struct read_worker *worker, int input, const char *format) {
         close(result[1]);
         return false;
     }
-    fflush(NULL); /* or the child has it, too */
+    fflush(NULL); /* or the child would write it, too */
     worker->pid = fork();
     if (worker->pid == 0) {
         const int kept[] = {result[1], input, request[0]};
@@ -137,7 +137,7 @@ static bool start(struct read_worker *worker, int input, const char *format) {
     return worker->pid > 0;
 }
 
-/* How it ended; it is killed where it does not within a second. */
+/* How the worker ended; it is killed if it does not end within a second. */
 static int wait_for(struct read_worker *worker) {
     const struct timespec pause = {.tv_nsec = 5 * 1000 * 1000};
     int status = 0;
@@ -154,7 +154,7 @@ static int wait_for(struct read_worker *worker) {
     return 0;
 }
 
-/* The sentence for a worker that has not answered; it is gone then. */
+/* The sentence for a worker that has not answered; ends the worker. */
 static void explain(struct read_worker *worker, char why[READ_WHY_BYTES]) {
     int status = wait_for(worker);
     worker->pid = 0;

@@ -7,9 +7,9 @@
 #include "read/read.h"
 
 /*
- * What read_run() makes of a file ("-": the standard input), but unpacked and parsed by a child without
- * rights; a format other than NULL is not guessed.  The child lives as long as the run and makes moments that
- * are asked for.  NULL and a sentence, also where the child crashed, took too long, or took too much.
+ * What read_run() makes of a file ("-": the standard input), but unpacked and parsed by a child
+ * without rights; a NULL format is guessed.  The child lives as long as the run and makes its
+ * moments on request.  NULL and a sentence, also where it crashes or takes too long or too much.
  */
 struct read_run *read_confined(const char *path, const char *format, char why[READ_WHY_BYTES]);
 

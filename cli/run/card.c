@@ -4,8 +4,8 @@
  *
  *      figures     three pairs: of the peak, of the end, of all that was allocated
  *      chart       bytes the program held over time, two rows of eighths of a character
- *      sites       who held the peak: beside the chart where there is room, else below it
- *      time        who used the processor, by functions, where that was recorded
+ *      sites       what held the peak: beside the chart where there is room, else below it
+ *      time        what used the processor, by function, where that was recorded
  *
  * Sums come from the snapshots, so they are estimates unless every allocation was recorded; behind the
  * peak stands its 95 % interval.  Where that is wide, because little was allocated, the highest point of the
@@ -31,7 +31,7 @@ enum {
     LINE_BYTES = 4 * NAME_BYTES,
 };
 
-/* Who held something, or which functions used the processor. */
+/* The sites that held memory, or the functions that used the processor. */
 struct holders {
     bool is_time;
     const struct profile *profile;
@@ -39,7 +39,7 @@ struct holders {
     int64_t total;
 };
 
-/* What is written with, and in what. */
+/* The output, its style and its escape sequences. */
 struct drawing {
     FILE *out;
     struct card_style style;
@@ -79,8 +79,8 @@ static uint64_t highest_rss(const struct read_run *run) {
     return highest;
 }
 
-/* "1.21 GiB ± 1.4 % at 31.0 s".  Where more was counted at some moment than what was sampled allows for, the count
- * is told: the profiler does not know of allocations before it was on. */
+/* "1.21 GiB ± 1.4 % at 31.0 s".  Where a count exceeds what the samples allow for, the count is
+ * shown: the profiler does not know of allocations before it was on. */
 static void describe_peak(const struct card *card, const struct profile *profile, char *text,
                           size_t bytes) {
     const double wide = 0.25;
@@ -113,7 +113,7 @@ static void describe_search(const struct read_leaks *leaks, char *text, size_t b
     }
 }
 
-/* Where nobody searched, what was not freed is an upper bound of what leaked. */
+/* Without a search, what was not freed is an upper bound of what leaked. */
 static void describe_leak(const struct card *card, const struct profile *profile, char *text,
                           size_t bytes) {
     if (card->run->leaks != NULL) {
@@ -147,7 +147,7 @@ struct figure {
     char text[128];
 };
 
-/* The widths of names and texts of each column; how many columns the rows have then. */
+/* The widths of names and texts of each column; lay_out returns the width of a row. */
 struct grid {
     unsigned per_row, names[3], texts[3];
 };

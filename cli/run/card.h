@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * card.h - the summary of a run on one screen: how much memory, when, and who had it.
+ * card.h - the summary of a run on one screen: how much memory, when, and where it was allocated.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct card_style {
 };
 
 struct card {
-    /* With at least one moment; the last ones, of memory and of time, have names. */
+    /* With at least one moment; the last ones, of memory and of time, are symbolized. */
     const struct read_run *run;
     const char *path; /* of the file */
     uint64_t file_bytes;

@@ -20,7 +20,7 @@ struct series {
     uint64_t highest;
 };
 
-/* The highest live of each column's stretch of time; a stretch without a point has the one before. */
+/* The highest live of each column's time; a column without a point takes the one before. */
 static void sample_series(const struct read_run *run, struct series *series) {
     uint64_t end = run->points[run->point_count - 1].t_ns + 1;
     uint64_t before = 0;

@@ -32,7 +32,7 @@ struct look {
     uint64_t left;
 };
 
-/* Bytes of the file with a zero behind them; NULL when they are not all there. */
+/* Bytes of the file followed by a zero; NULL when they are not all there. */
 static void *read_part(struct look *look, uint64_t offset, uint64_t bytes) {
     if (bytes > SECTION_MOST_BYTES || bytes > look->left ||
         offset > INT64_MAX - SECTION_MOST_BYTES) {
@@ -66,7 +66,7 @@ static const char *section_name(const struct look *look, const Elf64_Shdr *secti
     return section->sh_name < look->names_bytes ? look->names + section->sh_name : "";
 }
 
-/* The names of libraries the program wants. */
+/* The names of the libraries that the program needs. */
 static void look_at_needed(struct look *look, const Elf64_Shdr *section) {
     if (section->sh_link >= look->section_count) {
         return;
@@ -102,7 +102,7 @@ static uint64_t file_offset(const struct look *look, const Elf64_Sym *symbol) {
     return section->sh_offset + (symbol->st_value - section->sh_addr);
 }
 
-/* push %rbp; mov %rsp,%rbp, perhaps behind endbr64.  Only x86-64 is known here. */
+/* push %rbp; mov %rsp,%rbp, perhaps after endbr64.  Only x86-64 is known here. */
 static bool sets_up_frame(const uint8_t *code, size_t bytes) {
     static const uint8_t endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
     static const uint8_t frame[][4] = {{0x55, 0x48, 0x89, 0xe5}, {0x55, 0x48, 0x8b, 0xec}};
@@ -113,7 +113,7 @@ static bool sets_up_frame(const uint8_t *code, size_t bytes) {
     return bytes >= 4 && (memcmp(code, frame[0], 4) == 0 || memcmp(code, frame[1], 4) == 0);
 }
 
-/* Functions that end within a few bytes call nobody. */
+/* Functions that end within a few bytes call nothing. */
 static void look_at_function(struct look *look, const Elf64_Sym *symbol) {
     enum { LEAST_BYTES = 64, CODE_BYTES = 16 };
     uint8_t code[CODE_BYTES];

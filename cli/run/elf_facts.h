@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * elf_facts.h - what can be said of a program by looking at its file.
+ * elf_facts.h - what the file of a program says about it.
  *
- * The file is hostile: every offset and length is checked, and what does not fit is as if it were not
- * there.
+ * The file is hostile: every offset and length is checked, and what does not fit counts as absent.
  */
 #pragma once
 
@@ -14,7 +13,7 @@ enum { ELF_NAME_BYTES = 256, ELF_PATH_BYTES = 4096 };
 
 struct elf_facts {
     bool is_elf, is_script;
-    char interpreter[ELF_NAME_BYTES]; /* of a script: behind #! */
+    char interpreter[ELF_NAME_BYTES]; /* of a script: after #! */
     bool is_64_bit;
     uint16_t machine;     /* EM_... */
     bool is_dynamic;      /* a loader starts it: it has an interpreter, or it is a library */
@@ -25,8 +24,8 @@ struct elf_facts {
     bool has_symbols;     /* .symtab */
     bool has_debug_info;  /* .debug_info */
     char build_id[129];   /* hexadecimal; "" without */
-    uint64_t functions;   /* of known size and beginning; */
-    uint64_t with_frame;  /* those that begin by setting up a frame pointer */
+    uint64_t functions;   /* whose size and beginning are known */
+    uint64_t with_frame;  /* those of them that set up a frame pointer first */
 };
 
 /* False when the file cannot be opened; errno says why. */

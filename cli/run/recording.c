@@ -2,8 +2,8 @@
  *
  * recording.c - the files that the library wrote during a run: the program's own, and those of others.
  *
- * A process writes STEM.PID.tally.part and gives it its name at a good end; what a killed one has left is
- * named here.  Files of earlier runs may lie under the same names and stay as they are.
+ * A process writes STEM.PID.tally.part and gives it its name when it ends well; what a killed one
+ * leaves is renamed here.  Files of earlier runs may lie under the same names and stay as they are.
  */
 #define _GNU_SOURCE /* renameat2 */
 #include "run/recording.h"
@@ -34,7 +34,7 @@ static bool find_file(const char *path, char found[RUN_PATH_BYTES + 8]) {
     return access(found, F_OK) == 0;
 }
 
-/* Gives a file that a killed process has left its name. */
+/* Gives its name to a file that a killed process left. */
 static void settle_file(const char *path) {
     char part[RUN_PATH_BYTES + 8];
     if (find_file(path, part) && strcmp(part, path) != 0 &&
@@ -44,8 +44,8 @@ static void settle_file(const char *path) {
     }
 }
 
-/* Files of earlier runs may lie under the same names.  One that was cut before it says its process has
- * nothing but the time. */
+/* Files of earlier runs may lie under the same names.  For one that was cut before it names its
+ * process, only the time counts. */
 static bool is_of_this_run(const struct read_run *run, pid_t pid, uint64_t since_ns) {
     return run->start_wall_ns >= since_ns && (run->pid == (uint64_t)pid || run->pid == 0);
 }
@@ -101,7 +101,7 @@ static pid_t process_of(const char *name, const char *stem, bool *is_part) {
     return is_one && *end == '.' && pid > 0 ? (pid_t)pid : 0;
 }
 
-/* Gives those of the dead their names, where `settles`, or counts what has one. */
+/* With `settles`, names the files of dead processes; otherwise counts the named ones. */
 static void visit_children(const struct run_plan *plan, pid_t own,
                            struct recording_children *children, bool settles) {
     char folder[RUN_PATH_BYTES], path[2 * RUN_PATH_BYTES];

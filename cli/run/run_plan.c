@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A sentence, and there is no plan. */
+/* Prints a sentence: there is no plan. */
 #define FAIL(plan, ...) ((plan)->failure = complain(__VA_ARGS__), false)
 
 enum { LG_RATE_DEV = 16, LG_RATE_PROD = 19, LG_RATE_MOST = 40 };
@@ -134,7 +134,7 @@ static bool plan_children(struct run_plan *plan) {
 
 /* ---------------------------------------------------------------- the file */
 
-/* Letters that are fit for a file name that nobody chose. */
+/* Characters that are fit for a generated file name. */
 static void copy_clean(char *to, const char *from, size_t most) {
     size_t at = 0;
     for (; from[at] != '\0' && at < most; at++) {
@@ -183,7 +183,7 @@ void run_plan_name(const struct run_plan *plan, pid_t pid, unsigned number,
     snprintf(path, RUN_PATH_BYTES, "%.4000s%s%s.tally", plan->stem, process, image);
 }
 
-/* Can a file be made there?  Better said before the program runs than after. */
+/* Can a file be made there?  Better reported before the program runs than after. */
 static bool check_place(struct run_plan *plan) {
     char path[RUN_PATH_BYTES];
     if (strlen(plan->stem) > RUN_PATH_BYTES - 100) {

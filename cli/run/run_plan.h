@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * run_plan.h - what `tally run` asks of the library: where it is, where the recording goes, and with which keys.
+ * run_plan.h - what `tally run` needs of the library: its path, the recording's path, and its keys.
  */
 #pragma once
 
@@ -11,18 +11,18 @@
 
 enum { RUN_PATH_BYTES = 4096, RUN_CONF_BYTES = 3 * RUN_PATH_BYTES };
 
-/* Samples of the processor's time per second: what --cpu alone means, and the most that the library takes. */
+/* Samples of CPU time per second: what --cpu alone means, and the most that the library accepts. */
 #define RUN_CPU_HZ "100"
 #define RUN_NO_CPU UINT64_MAX /* the option was not given */
 enum { RUN_CPU_HZ_MOST = 4000 };
 
-/* Can it be the value of --cpu?  False after a sentence. */
+/* Is it a valid value of --cpu?  False after a sentence. */
 bool run_is_cpu_hz(uint64_t hz);
 
 enum run_report { RUN_REPORT_SUMMARY, RUN_REPORT_NONE };
 enum run_control { RUN_CONTROL_WRITE, RUN_CONTROL_READ, RUN_CONTROL_OFF };
 
-/* The options as they were given; NULL and 0: not. */
+/* The options as given; NULL and 0: not given. */
 struct run_wishes {
     const char *rate, *output, *children;
     uint64_t every_ns, every_bytes, timeout_ns, depth, cpu_hz;
@@ -39,7 +39,7 @@ struct run_plan {
     enum exit_code failure; /* of the command, where there is no plan */
     char library[RUN_PATH_BYTES];
     char stem[RUN_PATH_BYTES]; /* of the file, without the process id and .tally */
-    bool has_process;          /* the process id comes behind the stem */
+    bool has_process;          /* the process id follows the stem */
     char conf[RUN_CONF_BYTES]; /* our keys */
 };
 

@@ -66,7 +66,7 @@ int run_program_print(const struct run_plan *plan) {
 
 /* ---------------------------------------------------------------- start and end */
 
-/* What the handlers know.  The child is set before they are, and stays when they are gone. */
+/* What the handlers use.  The child is set before they are, and stays when they are gone. */
 static volatile pid_t child;
 static volatile sig_atomic_t is_late;
 
@@ -95,7 +95,7 @@ static void end_late(int number) {
 static const int passed_on[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { PASSED_ON = sizeof passed_on / sizeof passed_on[0] };
 
-/* What signals did to us before, and do again when the program has ended. */
+/* The earlier signal actions, restored when the program has ended. */
 static struct sigaction before_us[PASSED_ON];
 
 static void watch_signals(void) {
@@ -109,7 +109,7 @@ static void watch_signals(void) {
     }
 }
 
-/* A summary can take a while, and whoever is tired of it ends it as any other program. */
+/* A summary can take a while, and signals end it like any other program. */
 static void leave_signals(void) {
     struct itimerval none = {0};
     setitimer(ITIMER_REAL, &none, NULL);
@@ -134,7 +134,7 @@ static void watch_time(uint64_t timeout_ns) {
     }
 }
 
-/* In the child: becomes the program, or tells why not through the pipe. */
+/* In the child: becomes the program, or reports through the pipe why not. */
 _Noreturn static void become_program(const struct run_plan *plan, char **words, int report) {
     char root[64];
     snprintf(root, sizeof root, "%d:%llu", (int)getpid(),
@@ -159,7 +159,7 @@ int run_program_start(const struct run_plan *plan, char **words) {
     fflush(NULL);
     sigfillset(&all); /* Nothing is lost between the fork and the handlers. */
     sigprocmask(SIG_BLOCK, &all, &before);
-    /* Where it is ignored, nobody hears how a child ended. */
+    /* If SIGCHLD is ignored, wait(2) does not say how a child ended. */
     sigaction(SIGCHLD, &by_default, &on_end);
     child = fork();
     if (child == 0) {

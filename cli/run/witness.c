@@ -2,9 +2,9 @@
  *
  * witness.c - a process that signals gather at.
  *
- * It blocks all signals and waits for one that only we send.  The kernel marks a signal to a group as
- * pending for each member before the call of the sender returns, so it does not matter when the witness
- * runs: /proc tells.
+ * It blocks all signals and waits for one that only we send.  The kernel marks a signal to a group
+ * as pending for each member before the call of the sender returns, so it does not matter when the
+ * witness runs: /proc shows it.
  */
 #define _GNU_SOURCE /* syscall */
 #include "run/witness.h"
@@ -36,8 +36,8 @@ _Noreturn static void stand_by(pid_t parent) {
     struct timespec at_once = {0};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "tally-witness");
-    syscall(SYS_close_range, 0, ~0U,
-            0); /* Nobody shall wait for the end of a pipe because of it. */
+    /* An open end of a pipe here would keep its reader waiting. */
+    syscall(SYS_close_range, 0, ~0U, 0);
     sigfillset(&all);
     sigemptyset(&request);
     sigaddset(&request, SIGRTMIN);

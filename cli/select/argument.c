@@ -13,13 +13,13 @@
 #include "live/live_dump.h"
 #include "read/read_worker.h"
 
-/* What stands behind the file name. */
+/* What follows the file name. */
 struct suffix {
     bool is_peak, has_time, has_number;
     uint64_t t_ns, number;
 };
 
-/* "@peak", "@end", "@1.5s", "#3"; false: it means nothing. */
+/* "@peak", "@end", "@1.5s", "#3"; false: it is none of these. */
 static bool parse_suffix(const char *text, struct suffix *suffix) {
     if (text[0] == '#') {
         char *end;
@@ -36,7 +36,7 @@ static bool parse_suffix(const char *text, struct suffix *suffix) {
     return parse_duration(text + 1, &suffix->t_ns);
 }
 
-/* The last moment that is not later; the first, where all are. */
+/* The last moment that is not later; the first where all are later. */
 static uint32_t moment_at(const struct read_moment *moments, uint32_t count, uint64_t t_ns) {
     uint32_t moment = 0;
     while (moment + 1 < count && moments[moment + 1].t_ns <= t_ns) {
@@ -85,8 +85,7 @@ static bool choose_moment(const char *path, const struct read_run *run, const st
     return !choice->is_cpu || choose_cpu_moment(path, run, suffix, choice, status);
 }
 
-/* Cuts "app.tally@peak" in two, unless there is a file of this name; the path is the caller's.  NULL after a
- * sentence. */
+/* Cuts "app.tally@peak" in two unless that is a file.  To be freed; NULL after a sentence. */
 static char *cut_word(const char *word, struct suffix *suffix, int *status) {
     char *path = must_copy(word);
     char *mark = strrchr(path, '@'), *number = strrchr(path, '#');
@@ -177,7 +176,7 @@ struct profile *read_argument(const char *word, bool wants_cpu, int *status) {
         return NULL;
     }
     struct profile *profile = read_chosen(run, &choice, word, status);
-    if (profile != NULL) { /* it leaves the run */
+    if (profile != NULL) { /* it no longer belongs to the run */
         *(choice.is_cpu    ? &run->cpu[choice.moment].profile
           : choice.is_peak ? &run->peak
                            : &run->moments[choice.moment].profile) = NULL;

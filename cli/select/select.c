@@ -2,17 +2,17 @@
  *
  * select.c - which samples and which frames of a profile are looked at.
  *
- * A sample is unrolled into frames, leaf first, inlined calls included.  What an expression says about a
- * frame depends on the frame alone, so it is asked once for each and kept as a bit:
+ * A sample is unrolled into frames, leaf first, inlined calls included.  Whether an expression
+ * matches a frame depends on the frame alone, so it is found out once for each and kept as a bit:
  *
  *      slot        0       1       2       3            one per line of each location, in order
  *      location    0       0       1       2
  *      bits        focus           hide    focus|file
  *
- * Then every sample goes through the same steps: allocators' own frames off the leaf, tags to root and
- * leaf, focus and ignore, hide and show, show_from, and what concerns the sample as a whole.  The words
- * mean what they mean in pprof: an expression is looked for in the function's name, the file's, and the
- * module's; percentages later stay those of the whole.
+ * Then every sample goes through the same steps: allocators' own frames off the leaf, tags to root
+ * and leaf, focus and ignore, hide and show, show_from, and what concerns the sample as a whole.
+ * The words mean what they mean in pprof: an expression is looked for in the function's name, the
+ * file's, and the module's; later percentages still refer to the whole.
  *
  * Cost        One match per distinct function, file and module and expression; linear in frames after.
  */
@@ -162,7 +162,7 @@ static void judge(const struct work *work, struct verdicts *verdicts) {
     }
 }
 
-/* What they say about a frame that is no function of the old profile, by the two texts that it has. */
+/* What they say about a frame that is no function of the old profile, by its two texts. */
 static uint8_t bits_of_texts(const struct work *work, const char *name, const char *file) {
     uint8_t bits = 0;
     for (int e = FOCUS; e <= SHOW_FROM; e++) {
@@ -252,7 +252,7 @@ static bool is_of_thread(const struct work *work, const struct profile_sample *s
            has_label(work, sample, "thread_id", thread);
 }
 
-/* The size that a label says, or the mean of what was counted. */
+/* The size in a label, or the mean of what was counted. */
 static bool find_size(const struct work *work, uint32_t sample, uint64_t *bytes) {
     const struct profile_sample *row = &work->old->samples[sample];
     for (uint32_t i = 0; i < row->label_count; i++) {
@@ -305,7 +305,7 @@ static uint32_t unroll(struct work *work, const struct profile_sample *sample) {
     return count;
 }
 
-/* The outermost frame stays whatever it is: a sample has somebody to blame. */
+/* The outermost frame stays whatever it is: every sample has something to blame. */
 static uint32_t drop_allocators(struct work *work, uint32_t frames) {
     uint32_t count = 0;
     while (count + 1 < frames && (work->frames[count].bits & IS_INTERNAL) != 0) {
@@ -356,7 +356,7 @@ static uint32_t drop_hidden(struct work *work, uint32_t frames) {
     return kept;
 }
 
-/* Everything above the outermost match goes; a sample without one goes whole. */
+/* Everything above the outermost match is dropped; so is a whole sample without a match. */
 static uint32_t drop_above(const struct work *work, uint32_t frames) {
     if (!work->expressions[SHOW_FROM].is_set) {
         return frames;

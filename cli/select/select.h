@@ -9,10 +9,10 @@
 #include "args/args.h"
 #include "profile/profile.h"
 
-/* BY_OWN: nobody said what a row stands for, so it is a function, or what the view prefers. */
+/* BY_OWN: no option says what a row stands for, so it is a function, or what the view prefers. */
 enum select_by { BY_FUNCTIONS, BY_LINES, BY_FILES, BY_ADDRESSES, BY_MODULES, BY_OWN };
 
-/* What most_rows and least_share are until somebody says otherwise: each view has its own habit. */
+/* most_rows and least_share without an option: each view has its own defaults. */
 #define SELECT_OWN_ROWS UINT32_MAX
 #define SELECT_OWN_SHARE (-1.0)
 
@@ -28,18 +28,18 @@ struct select {
     double least_share;    /* of the total, 0 to 1 */
     const char *unit;      /* "auto", "B", "KiB", "MiB"; NULL is auto */
     const char *at;        /* NULL, or the moment of each file: FILE@TIME */
-    const char *from, *to; /* NULL, or what came between two moments */
+    const char *from, *to; /* NULL, or what changed between two moments */
 };
 
 /*
- * A new profile with only what was selected: samples kept, frames hidden or cut, tags as roots or leaves,
- * frames of allocators' own entry points (operator new, std::allocator...) hidden unless show_internal.
- * Its types are those of `profile`, its default type is the metric.  NULL after a sentence: an expression
- * that is none, a metric that is not there.
+ * A new profile with only what was selected: samples kept, frames hidden or cut, tags as roots or
+ * leaves, frames of allocators' own entry points (operator new, std::allocator...) hidden unless
+ * show_internal.  Its types are those of `profile`, its default type is the metric.  NULL after a
+ * sentence about a bad expression or a missing metric.
  */
 struct profile *select_apply(const struct profile *profile, const struct select *select);
 
-/* The text of a frame as `by` wants it: "cache_insert", "cache.c:88", "libfoo.so", "0x4011d2".  Static. */
+/* What `by` calls a frame: "cache_insert", "cache.c:88", "libfoo.so", "0x4011d2".  Static. */
 const char *select_frame_name(const struct profile *profile, uint32_t location, uint32_t line,
                               enum select_by by);
 
@@ -49,15 +49,15 @@ bool select_is_allocator(const char *name);
 /* An expression of the command line, to be freed by regfree.  False after a sentence. */
 bool select_expression(regex_t *regex, const char *option, const char *text);
 
-/* The type that a metric means, PROFILE_NONE after a sentence that lists those there are. */
+/* The type that a metric means; PROFILE_NONE after a sentence that lists the metrics. */
 uint32_t select_metric(const struct profile *profile, const char *metric);
 
-/* Reads the words as PROFILE arguments at the moments that args_select names, merges them and looks up
- * their names: what they say of the metric of args_select.  NULL after a sentence, with the exit status. */
+/* Reads the words as PROFILE arguments at the moments that args_select names, merges them and finds
+ * their names: memory or time, as its metric says.  NULL after a sentence, with the exit status. */
 struct profile *select_read(char *const *words, int count, int *status);
 
-/* What recorded runs among the words say of the processor's time, whatever the metric; NULL where none does, or
- * after a sentence. */
+/* The processor's time in the recorded runs among the words, whatever the metric; NULL where there
+ * is none, or after a sentence. */
 struct profile *select_read_cpu(char *const *words, int count);
 
 /* The SELECT options, shared by report, diff and export: their values go into args_select. */

@@ -77,7 +77,7 @@ uint32_t select_metric(const struct profile *profile, const char *metric) {
     return type;
 }
 
-/* Allocators' own frames: who allocated is the first frame that is none of them. */
+/* Allocators' own frames: the first frame that is none of them is the one that allocated. */
 
 static bool is_name_of(const char *name, const char *entry) {
     size_t length = strlen(entry);

@@ -66,7 +66,7 @@ static struct profile *read_word(const char *word, bool wants_cpu, int *status) 
     return profile;
 }
 
-/* Adds one to what there is so far, if there is any; it is then gone. */
+/* Adds a profile to the sum so far and frees it, or makes it the sum. */
 static void add(struct profile **all, struct profile *profile) {
     if (*all == NULL) {
         *all = profile;
@@ -76,7 +76,7 @@ static void add(struct profile **all, struct profile *profile) {
     }
 }
 
-/* A process is not asked: it may not record its time, and says so when it is. */
+/* A process is not asked: it may not record its time, and would complain. */
 static bool has_cpu(const char *word) {
     int status;
     struct read_choice choice = {0};
@@ -88,7 +88,7 @@ static bool has_cpu(const char *word) {
     return has;
 }
 
-/* What is to be said about the files was said when they were read for their memory. */
+/* Reading the files for their memory has already reported what is wrong with them. */
 struct profile *select_read_cpu(char *const *words, int count) {
     struct profile *all = NULL;
     const char *at = args_select.at != NULL ? args_select.at : "";

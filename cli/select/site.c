@@ -116,7 +116,7 @@ static struct site new_site(const struct profile *profile, uint32_t sample, cons
     return (struct site){.location = location, .sample = sample, .name = name, .label = label};
 }
 
-/* What has nothing goes, the rest is sorted. */
+/* Drops sites without a value and sorts the rest. */
 static void settle(struct sites *sites, uint32_t columns) {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < sites->count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * site.h - the places of a program that allocate, or compute, and what a profile says of each.
+ * site.h - the places of a program that allocate or compute, with their values in a profile.
  *
  * A site is the innermost frame of a stack: after select_apply() the first one that is not an allocator's own.
  * Two frames are the same site where they are the same line of the same function or, without names, the same
@@ -14,10 +14,10 @@
 
 struct site {
     uint32_t location;     /* its innermost line is the frame */
-    uint32_t sample;       /* the heaviest, whose stack stands for the others */
+    uint32_t sample;       /* the heaviest one, whose stack is shown for all */
     const char *name;      /* of the function, or "" */
-    const char *label;     /* its text, or "" */
-    int64_t value;         /* of the type that was asked for */
+    const char *label;     /* the text of its label, or "" */
+    int64_t value;         /* of the type asked for */
     const int64_t *values; /* of all types */
 };
 
@@ -28,13 +28,13 @@ struct sites {
     int64_t *values;
 };
 
-/* Every site with a value of any type other than 0.  Where a label is named, samples with another text of it
- * are another site. */
+/* Every site that has a value other than 0 in any type.  With a label, samples whose texts of it
+ * differ are different sites. */
 void sites_collect(struct sites *sites, const struct profile *profile, uint32_t type,
                    enum select_by by, const char *label);
 void sites_free(struct sites *sites);
 
-/* The number of what a frame belongs to: equal for two frames that are one as `by` sees them. */
+/* The number of a frame's group: equal for two frames that `by` does not tell apart. */
 uint32_t site_number(struct keys *keys, const struct profile *profile, uint32_t location,
                      uint32_t line, enum select_by by);
 

@@ -81,7 +81,7 @@ static double slope_of(const struct series *series, const struct growth_moment *
     return grows ? both / of_t : 0;
 }
 
-/* Into the list, in order. */
+/* Inserts into the list, in order. */
 static unsigned enter(struct growth found[GROWTH_MOST], unsigned count, const struct growth *one) {
     unsigned at = count < GROWTH_MOST ? count : GROWTH_MOST;
     while (at > 0 && found[at - 1].per_hour < one->per_hour) {

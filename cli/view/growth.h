@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * growth.h - places whose memory keeps growing although it can be reached: the leak that no search finds.
+ * growth.h - places whose memory keeps growing while reachable: the leaks that no search finds.
  */
 #pragma once
 
@@ -13,13 +13,13 @@ struct growth {
 };
 enum { GROWTH_MOST = 5 };
 
-/* One moment: a profile with names, whose allocators' own frames are hidden, and its time. */
+/* One moment: its time, and a profile with names and without allocators' own frames. */
 struct growth_moment {
     uint64_t t_ns;
     struct profile *profile; /* of select_apply */
 };
 
-/* The fastest first; how many there are. */
+/* The fastest first; returns their number. */
 unsigned growth_find(const struct growth_moment *moments, unsigned count,
                      struct growth found[GROWTH_MOST]);
 

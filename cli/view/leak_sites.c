@@ -16,7 +16,7 @@
 
 enum { FRAMES_SHOWN = 4, NAMES_MOST = 3 * 512 };
 
-/* Who called main is of no interest. */
+/* The callers of main are of no interest. */
 static bool is_main(const struct profile *profile, uint32_t location) {
     const struct profile_location *at = &profile->locations[location];
     if (at->line_count == 0) {
@@ -26,7 +26,7 @@ static bool is_main(const struct profile *profile, uint32_t location) {
     return strcmp(profile->functions[outer->function].name, "main") == 0;
 }
 
-/* The innermost frames, those that were inlined among them. */
+/* The innermost frames, including inlined ones. */
 static void describe_path(const struct profile *profile, uint32_t sample, const char *arrow,
                           char path[LEAK_PATH_BYTES]) {
     const struct profile_sample *one = &profile->samples[sample];

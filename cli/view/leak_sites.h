@@ -11,7 +11,7 @@ enum { LEAK_PATH_BYTES = 600 };
 
 /* What one site lost of one kind. */
 struct leak_site {
-    char place[SITE_TEXT_BYTES]; /* "" for what has no stack */
+    char place[SITE_TEXT_BYTES]; /* "" without a stack */
     char path[LEAK_PATH_BYTES];  /* "a (a.c:1) <- b (b.c:2)", of its largest sample */
     char rule[SITE_TEXT_BYTES];  /* a suppression that would match it */
     uint32_t kind;               /* READ_LEAK_... */
@@ -23,11 +23,11 @@ struct leak_sites {
     uint32_t count, room;
 };
 
-/* The profile must have its names.  `arrow` stands between the frames of a path. */
+/* The profile must be symbolized.  `arrow` stands between the frames of a path. */
 void leak_sites_collect(struct leak_sites *sites, const struct profile *profile, const char *arrow);
 void leak_sites_free(struct leak_sites *sites);
 
-/* Takes out of the profile, and of the sums, what rules of a text match.  Adds to the matches. */
+/* Takes what the rules match out of the profile and the sums, and adds it to the matches. */
 struct leak_matches {
     struct {
         char rule[128];

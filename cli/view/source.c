@@ -55,7 +55,7 @@ static char *read_below(const char *folder, const char *path, size_t *length) {
     return NULL;
 }
 
-/* Where files may be that nobody vouched for. */
+/* Where files may lie that no --source-path covers. */
 
 static bool is_below(const char *path, const char *folder) {
     size_t length = strlen(folder);
@@ -73,8 +73,7 @@ static bool is_of_system(const char *path) {
     return false;
 }
 
-/* The nearest folder above that is under version control; where there is none, the current one.  "": it has no
- * name. */
+/* The nearest folder above under version control, else the current one; "": it has no name. */
 static void find_tree(char tree[PATH_MAX]) {
     static const char *const marks[] = {".git", ".hg", ".svn", ".jj"};
     char folder[PATH_MAX], mark[PATH_MAX + 8];
@@ -109,7 +108,7 @@ static bool has_source_ending(const char *path) {
     return strstr(endings, word) != NULL;
 }
 
-/* The path without links may be read. */
+/* Whether the path, with links resolved, may be read. */
 static bool is_allowed(const char *path) {
     char tree[PATH_MAX];
     find_tree(tree);

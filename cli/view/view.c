@@ -68,7 +68,7 @@ void view_release(struct view *view) {
     view->first_slot = view->slot_location = view->slot_node = NULL;
 }
 
-/* Files, modules and addresses call themselves all the time: neighbours are one. */
+/* Files, modules and addresses often call themselves: equal neighbours are one. */
 uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots) {
     const struct profile_sample *row = &view->profile->samples[sample];
     bool joins = view->by == BY_FILES || view->by == BY_MODULES || view->by == BY_ADDRESSES;
@@ -95,7 +95,7 @@ static int64_t value_or_0(const struct view *view, uint32_t sample, uint32_t typ
     return type != PROFILE_NONE ? profile_value(view->profile, sample, type) : 0;
 }
 
-/* What each slot has on its own, to choose a line for its node. */
+/* The own value of each slot, to choose a line for its node. */
 struct line_weight {
     int64_t flat, cum;
 };
@@ -270,7 +270,7 @@ const char *view_place(const struct view *view, uint32_t slot) {
     return safe_text(text);
 }
 
-/* Fixed units have one digit behind the point, so that columns compare at a glance. */
+/* Fixed units have one digit after the point, so that columns compare at a glance. */
 static const char *bytes_text(const struct view *view, uint64_t bytes) {
     const char *unit = view->select->unit != NULL ? view->select->unit : "auto";
     int64_t shown = bytes > INT64_MAX ? INT64_MAX : (int64_t)bytes;
@@ -306,7 +306,7 @@ const char *view_share(const struct view *view, int64_t value) {
     return ring_text("%s%.1f%%", percent < 0 ? glyph(GLYPH_MINUS) : "", fabs(percent));
 }
 
-/* The text of a value without sign, as both sides of a comparison have it. */
+/* The text of a value without a sign, as on both sides of a comparison. */
 static const char *plain_value(const struct view *view, int64_t value) {
     struct view plain = *view;
     plain.base = PROFILE_NONE;

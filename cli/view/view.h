@@ -2,12 +2,12 @@
  *
  * view.h - the views of a profile as text: what `tally report` and `tally diff` print.
  *
- * A view is made of one type of values.  Its frames are counted in nodes: what `by` says is one row.
+ * A view shows one type of values.  Its frames are grouped into nodes, the rows that `by` asks for.
  *
  *      flat    of samples whose leaf is the node
- *      cum     of samples that have the node anywhere, each once however often it recurs
+ *      cum     of samples that have the node anywhere, once each, even when it recurs
  *
- * In a comparison the profile holds new minus base, and `base` is the type with what the base had.
+ * In a comparison the profile holds new minus base, and `base` is the type with the base's values.
  */
 #pragma once
 
@@ -23,11 +23,11 @@ struct view {
     uint32_t type;    /* the metric */
     uint32_t partner; /* objects of a type of bytes, bytes of one of objects; or PROFILE_NONE */
     uint32_t base;    /* or PROFILE_NONE: this is no comparison */
-    uint32_t columns; /* this number of types, the first, is for people */
+    uint32_t columns; /* the number of types, from the first, for people */
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;
-    int64_t whole;       /* percentages are of this: everything, selected or not */
+    int64_t whole;       /* what percentages refer to: everything, selected or not */
     double variance;     /* of the sum that is shown; negative: unknown */
     const char *pattern; /* of peek and list */
     struct arg_list source_paths;
@@ -38,10 +38,10 @@ struct view {
     uint32_t deepest; /* frames of the longest stack */
 };
 
-/* A view of what was selected from a profile, in its default type, that is no comparison. */
+/* A view, not a comparison, of what was selected from a profile, in its default type. */
 void view_begin(struct view *view, const struct profile *selected, const struct profile *all);
 
-/* Sorts the frames into nodes; before everything below. */
+/* Sorts the frames into nodes; call it before everything below. */
 void view_index(struct view *view);
 void view_release(struct view *view);
 
@@ -65,11 +65,11 @@ struct view_row {
 void view_sort(struct view_row *rows, size_t count);
 const char *view_sort_name(const struct view *view, uint32_t slot);
 
-/* Rows of nodes that have something, the heaviest first; to be freed. */
+/* Rows of nodes whose values are not all 0, the heaviest first; to be freed. */
 struct view_row *view_rows(const struct view *view, const struct view_weight *weights,
                            size_t *count);
 
-/* The habits of a view where nobody said anything else. */
+/* The defaults of a view, unless an option says otherwise. */
 size_t view_most_rows(const struct view *view, size_t own);
 bool view_is_small(const struct view *view, int64_t value, double own_share);
 
@@ -107,8 +107,8 @@ struct view_kind {
     const char *instead;
 };
 
-/* The options that name a view, and the view they name: --top by itself; NULL after a sentence.  view_print
- * writes it where -o says and gives an exit code. */
+/* The options that name a view, and the view they name, --top by default; NULL after a sentence.
+ * view_print writes it where -o says and returns an exit code. */
 extern const struct arg_option view_options[];
 const struct view_kind *view_choose(struct view *view);
 int view_print(const struct view *view, const struct view_kind *kind);

@@ -168,7 +168,7 @@ static int compare_hits(const void *a_hit, const void *b_hit) {
 /* The lines around a hit, up to the next one, and a mark where lines are left out. */
 static void put_window(struct view_grid *grid, const struct view *view, const struct source *source,
                        const struct hit *hit, uint32_t before, uint32_t after) {
-    if (hit->number == 0 || hit->number > source->count) { /* nothing around it to be shown */
+    if (hit->number == 0 || hit->number > source->count) { /* there is nothing around it to show */
         put_line(grid, view, source, hit);
         return;
     }
@@ -176,7 +176,7 @@ static void put_window(struct view_grid *grid, const struct view *view, const st
     uint32_t to = hit->number + CONTEXT_LINES;
     uint32_t gap_end = before + CONTEXT_LINES;
     if (before != 0 && from <= gap_end + 1) {
-        from = gap_end + 1; /* the window of the one before reaches so far */
+        from = gap_end + 1; /* the window of the hit before reaches this far */
     } else if (before != 0) {
         const char *const marks[] = {"", "", glyph(GLYPH_MORE), ""};
         for (size_t i = 0; i < 4; i++) {
@@ -193,7 +193,7 @@ static void put_window(struct view_grid *grid, const struct view *view, const st
     }
 }
 
-/* Neighbours are often of one file. */
+/* Neighbours often lie in one file. */
 static const struct source *source_of(struct list *list, const char *file) {
     if (list->source_file != file) {
         source_free(&list->source);

@@ -39,7 +39,7 @@ const struct arg_option view_options[] = {
      "Where --list looks for sources first; may be given more than once"},
     {0}};
 
-/* "--top, --tree or --threads": each view once, whatever it is called besides. */
+/* "--top, --tree or --threads": each view once, without its other names. */
 static void complain_of_two(void) {
     char names[256] = "";
     size_t length = 0;
@@ -68,7 +68,7 @@ const struct view_kind *view_choose(struct view *view) {
         view->pattern = g.patterns[i];
     }
     view->source_paths = g.source_paths;
-    if (view->pattern != NULL) { /* said before anything is read or printed */
+    if (view->pattern != NULL) { /* reported before anything is read or printed */
         if (!select_expression(&regex, kind->name, view->pattern)) {
             return NULL;
         }

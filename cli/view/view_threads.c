@@ -57,7 +57,7 @@ static void choose_columns(const struct view *view, struct table *table) {
     }
 }
 
-/* The text of the label thread; where there is none, but a number of the system's, that. */
+/* The text of the label "thread", else the system's number of the thread. */
 static const char *thread_of(const struct profile *profile, uint32_t sample, char number[24]) {
     const struct profile_sample *row = &profile->samples[sample];
     const char *name = "";

@@ -63,7 +63,7 @@ static void print_report(const struct view *view, const struct view_weight *weig
     view_grid_print(&grid, view->out);
 }
 
-/* "new", "gone", or how much in percent. */
+/* "new", "gone", or the change in percent. */
 static const char *change_text(int64_t change, int64_t before) {
     if (before == 0) {
         return "new";
@@ -96,7 +96,7 @@ bool view_top(struct view *view) {
     struct view_row *rows = view_rows(view, weights, &count);
     bool is_comparison = view->base != PROFILE_NONE;
     while (is_comparison && count > 0 && rows[count - 1].value == 0) {
-        count--; /* what did not change is no news */
+        count--; /* unchanged rows are not shown */
     }
     size_t shown = count < most ? count : most;
     if (is_comparison) {

@@ -21,7 +21,7 @@
 enum { OWN_ROWS = 200, MOST_LEVELS = 256, BAR_SQUARES = 20 };
 static const double own_share = 0.005;
 
-/* Callers come before those they call: a child's index is larger than its parent's. */
+/* Callers come before callees: a child's index is larger than its parent's. */
 struct branch {
     uint32_t parent; /* PROFILE_NONE: a root */
     uint32_t slot;   /* of the heaviest sample */
@@ -83,7 +83,7 @@ static struct view_row *make_rows(const struct tree *tree, size_t *count) {
     return rows;
 }
 
-/* The heaviest, and whoever called them.  Among equals callers come first, so none is shown in vain. */
+/* The heaviest, and their callers.  Among equals callers come first, so none is shown in vain. */
 static void choose(struct tree *tree) {
     size_t count, most = view_most_rows(tree->view, OWN_ROWS);
     struct view_row *rows = make_rows(tree, &count);
