@@ -84,7 +84,7 @@ bool own_close(uint64_t most_ms) {
             return false;
         }
         os_wait_ms(&g.word, word, 1);
-        word = atomic_load(&g.word);
+        word = atomic_fetch_or(&g.word, SHUT) | SHUT; /* somebody else may have opened it */
     }
     return true;
 }

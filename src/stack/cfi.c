@@ -543,6 +543,12 @@ static void find_base(const struct state *state, struct cfi_rule *rule) {
     rule->of_base = (int32_t)state->base.offset;
 }
 
+static bool find_plain_rule(const struct state *state, uintptr_t address, struct cfi_rule *rule) {
+    find_base(state, rule);
+    return find_frame(state, address, rule) && find_return(state, rule) &&
+           find_pointer(state, address, rule);
+}
+
 /* Is the length believable?  Copies may be damaged. */
 static bool is_whole(const unsigned char *bytes, size_t length) {
     enum { LEAST = 12 };
@@ -572,14 +578,11 @@ bool cfi_find_rule(const struct cfi_parts *parts, uintptr_t start, uintptr_t add
     if (!is_inside(parts->description, encoding, address - start)) {
         return false;
     }
-    if (is_signal) {
-        rule->frame = CFI_SIGNAL;
+    bool has_rule = run_both(&program, parts->description, encoding) &&
+                    find_plain_rule(&program.state, address, rule);
+    if (is_signal && (!has_rule || TRAMPOLINE_IS_PLAIN)) {
+        *rule = (struct cfi_rule){.frame = CFI_SIGNAL};
         return true;
     }
-    if (!run_both(&program, parts->description, encoding)) {
-        return false;
-    }
-    find_base(&program.state, rule);
-    return find_frame(&program.state, address, rule) && find_return(&program.state, rule) &&
-           find_pointer(&program.state, address, rule);
+    return has_rule;
 }

@@ -9,11 +9,12 @@
 #include "base/common.h"
 
 /* Registers as the tables number them.  The base register is one that the C library uses in place
- * of a frame pointer. */
+ * of a frame pointer.  And does the code that a signal handler returns to have a rule like that of
+ * a function?  If not, functions whose tables are marked as a signal's can be told from it. */
 #if defined(__x86_64__)
-enum { BASE_REGISTER = 3, FRAME_REGISTER = 6, STACK_REGISTER = 7 };
+enum { BASE_REGISTER = 3, FRAME_REGISTER = 6, STACK_REGISTER = 7, TRAMPOLINE_IS_PLAIN = false };
 #else
-enum { BASE_REGISTER = 19, FRAME_REGISTER = 29, STACK_REGISTER = 31 };
+enum { BASE_REGISTER = 19, FRAME_REGISTER = 29, STACK_REGISTER = 31, TRAMPOLINE_IS_PLAIN = true };
 #endif
 
 struct cfi_rule {

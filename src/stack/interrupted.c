@@ -36,6 +36,7 @@ static bool read_copy(struct walk_way *way, uintptr_t address, uintptr_t *word) 
 }
 
 static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
+    uint64_t generation = rules_generation();
     union rule kept = way->is_fresh ? (union rule){0} : rules_find(address);
     if (LIKELY(kept.word != 0)) {
         return rules_unpack(kept);
@@ -43,7 +44,7 @@ static struct cfi_rule find_rule(struct walk_way *way, uintptr_t address) {
     struct cfi_rule rule = code_find(address, ((struct careful_way *)way)->room);
     kept = rules_pack(&rule);
     if (kept.word != 0 && rule.frame != CFI_UNKNOWN) { /* it may be known next time */
-        rules_keep(address, kept);
+        rules_keep(generation, address, kept);
     }
     return rule;
 }

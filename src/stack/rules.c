@@ -42,8 +42,8 @@ static void set_place(size_t place, uint64_t word, uint64_t key) {
     atomic_store_explicit(&rules.places[place].mixed, word ^ key, memory_order_relaxed);
 }
 
-void rules_keep(uintptr_t address, union rule rule) {
-    uint64_t key = rules_key(rules_generation(), address);
+void rules_keep(uint64_t generation, uintptr_t address, union rule rule) {
+    uint64_t key = rules_key(generation, address);
     size_t place = rules_place(address);
     uint64_t there = atomic_load_explicit(&rules.places[place].word, memory_order_relaxed);
     uint64_t mixed = atomic_load_explicit(&rules.places[place].mixed, memory_order_relaxed);

@@ -79,7 +79,8 @@ static inline union rule rules_find(uintptr_t address) {
     return rules_find_of(rules_generation(), address);
 }
 
-void rules_keep(uintptr_t address, union rule rule);
+/* Keeps a rule that was found after the generation was read. */
+void rules_keep(uint64_t generation, uintptr_t address, union rule rule);
 
 /* Code is gone, so any rule may be wrong now. */
 void rules_forget(void);

@@ -165,15 +165,17 @@ static struct cfi_rule look_up(const struct tried_way *way, uintptr_t address, u
     if (!way->may_ask || !may_be_code(way, address)) {
         return (struct cfi_rule){.frame = CFI_UNKNOWN};
     }
+    uint64_t generation = rules_generation();
     struct cfi_rule rule = tables_find(address);
     union rule now = rules_pack(&rule);
     bool fits = now.word != 0;
     now.asked = 1;
     if (kept.asked && kept.word != now.word) {
         rules_forget();
+        generation = rules_generation();
     }
     if (fits && kept.word != now.word) {
-        rules_keep(address, now);
+        rules_keep(generation, address, now);
     }
     return rule;
 }

@@ -168,6 +168,16 @@ TEST(frameless_code_hides_nothing_from_auto) {
     }
 }
 
+TEST(not_all_that_is_marked_as_a_signals_frame_is_one) {
+    begin(PROF_UNWIND_AUTO);
+    for (unsigned i = 0; i < 5; i++) {
+        struct walk walk = new_walk();
+        struct through through = new_through(&walk, call_like_signal, after_like_signal, 0);
+        descend_through(&through);
+        check_found_through(&through);
+    }
+}
+
 TEST(no_value_in_the_frame_pointer_makes_it_fault) {
     begin(PROF_UNWIND_FRAME_POINTERS);
     uintptr_t values[40];
@@ -444,7 +454,7 @@ TEST(rules_of_code_that_is_gone_are_noticed) {
         if (i == 16384) {
             union rule packed = rules_pack(&rule);
             packed.asked = 1;
-            rules_keep((uintptr_t)after_frameless - 1, packed);
+            rules_keep(rules_generation(), (uintptr_t)after_frameless - 1, packed);
             walk.thread->count = 0;
         }
         walk.nnoted = 0;

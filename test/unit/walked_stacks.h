@@ -56,8 +56,9 @@ void call_without_tables(void (*function)(void *), void *argument, uintptr_t val
 void call_frame_without_tables(void (*function)(void *), void *argument, uintptr_t value);
 void call_varying(void (*function)(void *), void *argument, uintptr_t value);
 void call_saving(void (*function)(void *), void *argument, uintptr_t value);
+void call_like_signal(void (*function)(void *), void *argument, uintptr_t value);
 extern const char after_varying[], after_clobbering[], after_frameless[], after_without_tables[],
-    after_frame_without_tables[];
+    after_frame_without_tables[], after_like_signal[];
 
 __asm__(".text\n"
         /* Uses rbp for something else, as optimized code does; has unwind tables. */
@@ -73,7 +74,13 @@ __asm__(".text\n"
         "callq *%rax\n"
         "after_frameless: addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
         "retq\n .cfi_endproc\n"
-        /* The same with rbp saved among other registers. */
+        /* The same, and its tables call it a signal's, as those of some run-time systems do. */
+        "call_like_signal: .cfi_startproc\n .cfi_signal_frame\n"
+        "subq $8, %rsp\n .cfi_adjust_cfa_offset 8\n movq %rdi, %rax\n movq %rsi, %rdi\n"
+        "callq *%rax\n"
+        "after_like_signal: addq $8, %rsp\n .cfi_adjust_cfa_offset -8\n"
+        "retq\n .cfi_endproc\n"
+        /* The frameless one with rbp saved among other registers. */
         "call_saving: .cfi_startproc\n"
         "pushq %rbx\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbx, 0\n"
         "pushq %rbp\n .cfi_adjust_cfa_offset 8\n .cfi_rel_offset %rbp, 0\n"
