@@ -13,7 +13,7 @@ for prefix in je_ my_; do
     cd "$SOURCE"
     quietly cmake --preset release -B "$build" -DTALLY_WERROR=ON -DTALLY_BUILD_TESTS=OFF \
         -DTALLY_PREFIX=$prefix
-    quietly cmake --build "$build" -j 2 --target tally tally_static
+    quietly cmake --build "$build" -j 2 --target libtally.so tally_static
     sed -n -e "s/^je_/$prefix/p" -e '/^tally_/p' test/golden/exports.txt | LC_ALL=C sort \
         >"$scratch/expected"
     nm -D --defined-only "$build/libtally.so" | awk '$2 != "A" { print $3 }' | sed 's/@.*//' |
