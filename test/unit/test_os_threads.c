@@ -52,11 +52,10 @@ static bool count_one(uint32_t thread, void *sum) {
 }
 
 TEST(threads_are_walked_until_the_visitor_has_seen_enough) {
-    unsigned before = 0, threads = 0, first = 0; /* a sanitizer may have one of its own */
-    check_eq(os_walk_threads(count, &before), 0);
+    unsigned threads = 0, first = 0;
     start_thread(false);
     check_eq(os_walk_threads(count, &threads), 0);
-    check_eq(threads, before + 1);
+    check(threads == 2 || (SANITIZED && threads > 2)); /* a sanitizer makes threads, too */
     check_eq(os_walk_threads(count_one, &first), 0);
     check_eq(first, 1);
 }
