@@ -342,7 +342,7 @@ static bool is_wanted(struct span *span, void *context) {
 }
 
 static void release_large(struct span *claimed) {
-    assert(claimed->kind == SPAN_NONE);
+    assert(__atomic_load_n(&claimed->kind, __ATOMIC_RELAXED) == SPAN_NONE);
     track_tell_freed(claimed->id, (void *)claimed->base, claimed->bytes);
     large_release(claimed);
 }

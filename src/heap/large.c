@@ -164,7 +164,8 @@ static void give_back(const struct span *span, uintptr_t base, size_t units) {
 }
 
 void large_release(struct span *span) {
-    assert(span->kind == SPAN_NONE);
+    /* Atomic: whoever frees the block a second time tries to claim it meanwhile. */
+    assert(__atomic_load_n(&span->kind, __ATOMIC_RELAXED) == SPAN_NONE);
     count_free(span->arena, span->bytes);
     give_back(span, span->base, units_for(span->bytes));
 }
