@@ -125,8 +125,27 @@ bool arena_is_manual(unsigned arena) {
     return arena >= g.count && arena_exists(arena);
 }
 
+/* The lowest of those that fewest threads use. */
 unsigned arena_choose(void) {
-    return g.count > 1 ? os_current_cpu() % g.count : 0;
+    unsigned best = 0;
+    for (unsigned a = 1; a < g.count && arena_thread_count(best) != 0; a++) {
+        best = arena_thread_count(a) < arena_thread_count(best) ? a : best;
+    }
+    return best;
+}
+
+/* Threads that start at once may choose the same: the one that comes second looks again, unless
+ * all are in use. */
+unsigned arena_claim(void) {
+    for (;;) {
+        unsigned arena = arena_choose();
+        unsigned before =
+            atomic_fetch_add_explicit(&known(arena)->threads, 1, memory_order_relaxed);
+        if (before == 0 || arena_thread_count(arena_choose()) >= before) {
+            return arena;
+        }
+        arena_unbind(arena);
+    }
 }
 
 /* The flags beside the index in span.arena, by set of bins. */

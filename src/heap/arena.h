@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.h - bins under one roof: one arena per CPU of the process, and those the program makes.
+ * arena.h - bins under one roof: four arenas per CPU of the process, and those the program makes.
  *
- * Threads on different CPUs refill from different arenas, so they rarely meet at a lock, and what
- * one thread allocates in a row does not share cache lines with another's.
+ * A new thread gets the arena that fewest use, mostly one for itself.  So threads rarely meet at a
+ * lock, and what one allocates does not share cache lines with another's.
  *
  *      0 .. arena_count() - 1                automatic: threads are spread over them
  *      arena_count() .. arena_limit() - 1    manual: made by the program, one at a time
@@ -58,8 +58,9 @@ struct arena {
 /* False when the kernel refuses the memory. */
 bool arena_init(void);
 
-/* The arena a thread that runs on this CPU should use. */
+/* The automatic arena that a new thread should use; the second function binds the caller to it. */
 unsigned arena_choose(void);
+unsigned arena_claim(void);
 
 /* The arena of an index, whatever its state, or NULL when there never was one. */
 struct arena *arena_get(unsigned arena);

@@ -2,30 +2,34 @@
  *
  * cache.c - what happens when a magazine runs empty or full.
  *
- *      malloc  takes from A;  A empty:  F becomes A; if that is little, more from depot or bin
- *      free    puts into F;   F full:   F goes onto A; if A holds much, A leaves and F becomes A
+ *      malloc  takes from A;  A empty:  the few freed last go from F to A; if F holds less than
+ *                                       that, more come from depot or bin
+ *      free    puts into F;   F full:   F opens wider; where there is no room, its older half leaves
  *
- * Two magazines, because the number of allocations until A runs empty is then known when it is
- * filled: nothing that is freed meanwhile changes it.  Sampling is built on that (track.c): while
- * it is on, A never gets more objects than there are requests before the one that is due.
+ * A is short and F is deep: what was freed last is soon used again, while it is still in the
+ * processor's cache, and a class goes to its depot only when its balance of calls has swung by half
+ * of its room.  They are two, because the number of allocations until A runs empty is then known
+ * when it is filled: nothing that is freed meanwhile changes it.  Sampling is built on that
+ * (track.c): while it is on, A never gets more objects than there are requests before the one that
+ * is due.
  *
  * Room.  A class may hold `room` objects in A and F together.  Between slow calls A only shrinks
- * and F only grows, so it is enough to open F, each time, for what A leaves of the room, at most
- * half of it:
+ * and F only grows, so it is enough to open F for what A leaves of the room:
  *
  *      F with room for 4     [ header |  ...  |124|125|126|127 ]      starts at slot 128 - 4
  *
  * Slow start.  A class gets magazines at its eighth slow call, so threads that touch a size once
  * cost nothing.  It fetches 4 objects first, then 6, 9 and so on.  Its room starts small and
- * doubles at each slow call, up to 254 objects or 64 KiB, as long as the thread's budget lasts;
- * then classes with much room give way to those in need.  A thread may set lower limits (thread.h).
+ * doubles at each slow call, up to 254 objects or 128 KiB, as long as the thread's budget lasts.
+ * Then the budget grows, if all threads together keep little; else classes with much room give way
+ * to those in need.  A thread may set lower limits (thread.h).
  *
  * Threads     The owner only.  A class is closed (F full, A empty) before objects are moved, and
  *             its new tops are published last, so a search by another thread never meets half a
  *             move, a signal handler finds nothing to take, and a fork finds sound tops.
- * Invariant   |A| + |F| <= room of a class, which is at least 1 while it has magazines; with a room
- *             of 1, each may hold one, since a free must find a slot.
- *             spare_bytes + sum of room * size == opt.thread_cache_bytes.
+ * Invariant   |A| + |F| <= room of a class, which is at least 1 while it has magazines; F is always
+ *             open for one, since a free must find a slot.
+ *             spare_bytes + sum of room * size == budget_bytes <= opt.thread_cache_bytes.
  * Read next   depot.c and bin.c, where objects go and come from.
  */
 #include "heap/cache.h"
@@ -48,8 +52,11 @@ enum {
     CALLS_BEFORE_MAGAZINES = 8,
     FIRST_ROOM = 8,
     FIRST_GOAL = 4,
-    NEEDS_BEFORE_STEALING = 16,
-    VISITS_PER_LOOK = 16, /* a look at the clock takes about 10 ns, a visit 100 or more */
+    NEEDS_BEFORE_MORE = 16,
+    FIRST_BUDGET = 64 << 10,
+    HEAP_SHARE = 16,          /* all threads together may keep this part of the heap, ... */
+    BUDGET_PER_CPU = 1 << 20, /* ... or that, if it is more */
+    VISITS_PER_LOOK = 16,     /* a look at the clock takes about 10 ns, a visit 100 or more */
     /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
      * objects it may keep at all. */
     KEPT_SLAB_BYTES = 512 << 10,
@@ -69,6 +76,41 @@ static void set_room(struct thread *thread, unsigned c, unsigned room) {
     assert(bytes_of(c, room) <= thread->spare_bytes);
     thread->spare_bytes -= bytes_of(c, room);
     thread->room[c] = (uint8_t)room;
+}
+
+/* What all budgets have beyond FIRST_BUDGET. */
+static _Atomic size_t grown_bytes;
+
+static void set_budget(struct thread *thread, size_t bytes) {
+    assert(bytes + thread->spare_bytes >= thread->budget_bytes && bytes <= opt.thread_cache_bytes);
+    size_t change = bytes - thread->budget_bytes;
+    atomic_fetch_add_explicit(&grown_bytes, change, memory_order_relaxed);
+    thread->budget_bytes += change;
+    thread->spare_bytes += change;
+}
+
+void cache_begin_budget(struct thread *thread) {
+    thread->budget_bytes = min_size(FIRST_BUDGET, opt.thread_cache_bytes);
+    thread->spare_bytes = thread->budget_bytes;
+}
+
+/* A thread whose classes are all empty begins anew. */
+static void shrink_budget(struct thread *thread) {
+    assert(thread->spare_bytes == thread->budget_bytes);
+    set_budget(thread, min_size(FIRST_BUDGET, opt.thread_cache_bytes));
+}
+
+/* Doubles the budget; false where it is as large as it may be. */
+static bool grow_budget(struct thread *thread) {
+    size_t wanted = min_size(thread->budget_bytes * 2, opt.thread_cache_bytes);
+    size_t all = atomic_load_explicit(&grown_bytes, memory_order_relaxed);
+    size_t most =
+        max_size(pages_totals().used / HEAP_SHARE, (size_t)BUDGET_PER_CPU * os_facts.cpus);
+    if (wanted <= thread->budget_bytes || all + wanted - thread->budget_bytes > most) {
+        return false;
+    }
+    set_budget(thread, wanted);
+    return true;
 }
 
 /* The class with most bytes among those with room for more than `objects` objects; 0: none. */
@@ -112,10 +154,11 @@ static COLD void steal_room(struct thread *thread, unsigned c) {
     }
 }
 
-/* The class had to fetch objects or to give some away: if the budget kept it from growing, it may
- * be another class's turn to give way. */
+/* The class had to fetch objects or to give some away: if the budget kept it from growing, it is
+ * time for a larger one, or for another class to give way. */
 static inline void note_need(struct thread *thread, unsigned c) {
-    if (thread->room[c] < thread->most[c] && ++thread->needs % NEEDS_BEFORE_STEALING == 0) {
+    if (thread->room[c] < thread->most[c] && ++thread->needs % NEEDS_BEFORE_MORE == 0 &&
+        thread->spare_bytes < size_classes[c].size && !grow_budget(thread)) {
         steal_room(thread, c);
     }
 }
@@ -186,32 +229,45 @@ static inline void count_turn(uint8_t *turn) {
 #endif
 }
 
-/* F is open for what A leaves of the room, at most half of it. */
-static inline bool is_within_room(unsigned room, unsigned ntake, unsigned cap) {
-    return cap <= (room + 1) / 2 && (ntake + cap <= room || (room == 1 && ntake <= 1));
+/* What A gets from F at once. */
+static inline unsigned handful(const struct thread *thread, size_t c) {
+    unsigned half = (thread->room[c] + 1u) / 2;
+    unsigned few = size_classes[c].few;
+    return few < half ? few : half;
 }
 
-/* Opens the class with F open for what A leaves of the room, at most half of it, and holding
- * `first` if that is not NULL. */
-static inline void open_class(struct thread *thread, struct rec *rec, size_t c,
-                              struct closed closed, void *first) {
-    assert(rec->give == 0 && magazine_take_is_empty(rec->take));
-    assert(closed.ntake <= MAGAZINE_MOST && closed.take != closed.give);
+/* F is open for what A leaves of the room, and always for one object. */
+static inline bool is_within_room(unsigned room, unsigned ntake, unsigned cap) {
+    return cap >= 1 && cap <= MAGAZINE_MOST && (ntake + cap <= room || (ntake <= room && cap == 1));
+}
+
+/* How far F may open: A may get a handful from it later. */
+static inline unsigned cap_beside(const struct thread *thread, size_t c, unsigned ntake) {
     unsigned room = thread->room[c];
-    assert(room > 0);
-    unsigned left = room > closed.ntake ? room - closed.ntake : 1;
-    unsigned half = (room + 1) / 2;
-    unsigned cap = left < half ? left : half;
-    assert(is_within_room(room, closed.ntake, cap));
+    unsigned most = handful(thread, c) > ntake ? handful(thread, c) : ntake;
+    unsigned left = room > most ? room - most : 1;
+    unsigned cap = left < MAGAZINE_MOST ? left : MAGAZINE_MOST;
+    assert(room > 0 && is_within_room(room, ntake, cap));
+    return cap;
+}
+
+/* The new capacity of F and its objects are published together by the new top. */
+static inline void open_give(struct thread *thread, struct rec *rec, size_t c, unsigned cap,
+                             uintptr_t give) {
+    assert(rec->give == 0);
     count_turn(&thread->turn[c]);
     __atomic_store_n(&thread->cap[c], (uint8_t)cap, __ATOMIC_RELEASE);
-    uintptr_t give = magazine_give_start(closed.give, cap);
-    if (first != NULL) {
-        *(void **)give = first;
-        give += sizeof(void *);
-    }
-    publish(&rec->take, (uintptr_t)closed.take + closed.ntake * sizeof(void *));
     publish(&rec->give, give);
+}
+
+/* Opens the class with F open for what A leaves of the room, and empty. */
+static inline void open_class(struct thread *thread, struct rec *rec, size_t c,
+                              struct closed closed) {
+    assert(rec->give == 0 && magazine_take_is_empty(rec->take));
+    assert(closed.ntake <= MAGAZINE_MOST && closed.take != closed.give);
+    unsigned cap = cap_beside(thread, c, closed.ntake);
+    publish(&rec->take, (uintptr_t)closed.take + closed.ntake * sizeof(void *));
+    open_give(thread, rec, c, cap, magazine_give_start(closed.give, cap));
 }
 
 /* Copies two slots, word by word: they were just written one by one, and a wider load would have to
@@ -290,7 +346,7 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
     }
     set_room(thread, c, (unsigned)room);
     thread->goal[c] = FIRST_GOAL;
-    open_class(thread, record_of(thread, c), c, empty, NULL);
+    open_class(thread, record_of(thread, c), c, empty);
     return true;
 }
 
@@ -320,7 +376,7 @@ static unsigned fetch(struct thread *thread, struct bin *bin, void **slots, unsi
     unsigned got = bin_refill(bin, slots, count, PAGES_USED_BEFORE);
     if (UNLIKELY(got == 0)) {
         if (!(attention_get() & ATTENTION_ORPHANS)) { /* A young child shares pages: touch few. */
-            depot_drain_surplus();
+            depot_drain_surplus(bin->arena & ARENA_INDEX);
         }
         got = bin_refill(bin, slots, count, PAGES_IN_CHUNKS);
     }
@@ -445,11 +501,11 @@ static void drain_one(struct thread *thread, unsigned c, void *object) {
     bin_drain(c, &object, 1);
 }
 
-/* The `ntake` objects in `*take` are too few: fetch more, each time half as much again, up to half
+/* The `ntake` objects in `take` are too few: fetch more, each time half as much again, up to half
  * the room and to `most`.  Returns how many there are then. */
-static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread *thread, unsigned c,
-                                                                  struct magazine **take,
-                                                                  unsigned ntake, size_t most) {
+static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
+                                                     struct magazine *take, unsigned ntake,
+                                                     uint64_t most) {
     note_need(thread, c);
     unsigned half = (thread->room[c] + 1u) / 2;
     unsigned goal = thread->goal[c] < half ? thread->goal[c] : half;
@@ -459,49 +515,69 @@ static inline __attribute__((always_inline)) unsigned fetch_up_to(struct thread 
         return ntake;
     }
     count_visit(thread);
-    unsigned got = LIKELY(!thread->apart) ? depot_take(c, take, ntake, goal - ntake) : 0;
+    void **slots = take->slots + ntake;
+    unsigned got = LIKELY(!thread->apart) ? depot_take(thread->arena, c, slots, goal - ntake) : 0;
     if (got == 0 && UNLIKELY(arena_uses_hooks(thread->arena))) {
         thread_note_hooks(); /* No hook can be called while the class is closed. */
     } else if (got == 0) {
-        got = fetch(thread, arena_bin(thread->arena, c), (*take)->slots + ntake, goal - ntake);
+        got = fetch(thread, arena_bin(thread->arena, c), slots, goal - ntake);
     }
     count_add(&thread->fetched[c], got);
     assert(ntake + got <= goal && goal <= most);
     return ntake + got;
 }
 
-static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsigned c,
-                                                     struct magazine **take, unsigned ntake) {
-    return fetch_up_to(thread, c, take, ntake, SIZE_MAX);
-}
-
 static COLD void *open_empty(struct thread *thread, struct rec *rec, unsigned c,
                              struct closed closed) {
-    open_class(thread, rec, c, closed, NULL);
+    open_class(thread, rec, c, closed);
     return NULL;
 }
 
-/* A is empty, its top is the magazine: hand out what was freed, and if that is little, fetch more.
+/* F holds more than is to go into A: the objects freed last go, the others stay where they are.
  * The object is taken before the class is open again, when no signal handler can take it too. */
-static inline __attribute__((always_inline)) void *refill(struct thread *thread, struct rec *rec,
-                                                          size_t c, uintptr_t take_top) {
+static inline __attribute__((always_inline)) void *refill_in_part(struct thread *thread,
+                                                                  struct rec *rec, size_t c,
+                                                                  struct closed closed,
+                                                                  unsigned count) {
+    assert(count >= 1 && count < closed.ngive && magazine_take_is_empty(rec->take));
+    unsigned stay = closed.ngive - count;
+    copy_slots(closed.take->slots, closed.given + stay, count);
+    count_add(&thread->filled[c], count);
+    count_turn(&thread->turn[c]);
+    publish(&rec->take, (uintptr_t)closed.take + (count - 1) * sizeof(void *));
+    publish(&rec->give, (uintptr_t)(closed.given + stay));
+    return closed.take->slots[count - 1];
+}
+
+/* A is empty, its top is the magazine: hand out what was freed last, and if that is little, fetch
+ * more.  A gets no more than `most` objects. */
+static inline __attribute__((always_inline)) void *
+refill_up_to(struct thread *thread, struct rec *rec, size_t c, uintptr_t take_top, uint64_t most) {
+    assert(most >= 1 && magazine_take_is_empty(take_top));
     struct closed closed = close_give(thread, rec, c);
     closed.take = (struct magazine *)take_top;
+    uint64_t some = min_size(handful(thread, c), most);
+    if (LIKELY(closed.ngive > some)) {
+        return refill_in_part(thread, rec, c, closed, (unsigned)some);
+    }
     give_to_take(&closed);
     grow_room(thread, c);
-    if (UNLIKELY(closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u)) {
-        struct magazine *take = closed.take;
-        closed.ntake = fetch_more(thread, (unsigned)c, &take, closed.ntake);
-        closed.take = take;
+    if (closed.ntake <= thread->room[c] / 4u) {
+        closed.ntake = fetch_more(thread, (unsigned)c, closed.take, closed.ntake, most);
         if (UNLIKELY(closed.ntake == 0)) {
             return open_empty(thread, rec, (unsigned)c, closed);
         }
     }
-    assert(closed.ntake > 0);
+    assert(closed.ntake > 0 && closed.ntake <= most);
     count_add(&thread->filled[c], closed.ntake);
     void *object = closed.take->slots[--closed.ntake];
-    open_class(thread, rec, c, closed, NULL);
+    open_class(thread, rec, c, closed);
     return object;
+}
+
+static inline __attribute__((always_inline)) void *refill(struct thread *thread, struct rec *rec,
+                                                          size_t c, uintptr_t take_top) {
+    return refill_up_to(thread, rec, c, take_top, UINT64_MAX);
 }
 
 /* The program gave up much memory and now asks again: the first call after a while finds out what
@@ -511,43 +587,9 @@ static COLD void look_after_shrinking(void) {
     (void)pages_tick();
 }
 
-/* F holds more than may go into A before the next sample: the objects freed last go, the others
- * stay where they are. */
-static void *refill_in_part(struct thread *thread, struct rec *rec, unsigned c,
-                            struct closed closed, unsigned count) {
-    assert(count >= 1 && count < closed.ngive && magazine_take_is_empty(rec->take));
-    unsigned stay = closed.ngive - count;
-    copy_slots(closed.take->slots, closed.given + stay, count);
-    count_add(&thread->filled[c], count);
-    count_turn(&thread->turn[c]);
-    publish(&rec->take, (uintptr_t)closed.take + (count - 1) * sizeof(void *));
-    publish(&rec->give, (uintptr_t)(closed.given + stay));
-    assert(thread->filled[c] <= thread->due[c]);
-    return closed.take->slots[count - 1];
-}
-
-/* As refill, with no more than `most` objects. */
-static COLD void *refill_up_to(struct thread *thread, struct rec *rec, unsigned c,
-                               uintptr_t take_top, uint64_t most) {
-    assert(most >= 1 && magazine_take_is_empty(take_top));
-    struct closed closed = close_give(thread, rec, c);
-    closed.take = (struct magazine *)take_top;
-    if (closed.ngive > most) {
-        return refill_in_part(thread, rec, c, closed, (unsigned)most);
-    }
-    give_to_take(&closed);
-    grow_room(thread, c);
-    if (closed.ntake < size_classes[c].few && closed.ntake <= thread->room[c] / 4u) {
-        closed.ntake = fetch_up_to(thread, c, &closed.take, closed.ntake, most);
-        if (closed.ntake == 0) {
-            return open_empty(thread, rec, c, closed);
-        }
-    }
-    assert(closed.ntake <= most);
-    count_add(&thread->filled[c], closed.ntake);
-    void *object = closed.take->slots[--closed.ntake];
-    open_class(thread, rec, c, closed, NULL);
-    return object;
+static COLD void *refill_before_sample(struct thread *thread, struct rec *rec, unsigned c,
+                                       uintptr_t take_top, uint64_t most) {
+    return refill_up_to(thread, rec, c, take_top, most);
 }
 
 /* As refill, with no more objects than there are requests before the one to be sampled; NULL when
@@ -558,7 +600,7 @@ static __attribute__((noinline)) void *refill_sampling(struct thread *thread, st
     if (LIKELY(distance >= thread->room[c])) {
         return refill(thread, rec, c, take_top);
     }
-    return distance != 0 ? refill_up_to(thread, rec, c, take_top, distance) : NULL;
+    return distance != 0 ? refill_before_sample(thread, rec, c, take_top, distance) : NULL;
 }
 
 static COLD void *alloc_unusually(struct thread *thread, unsigned c) {
@@ -623,54 +665,51 @@ void *cache_alloc(struct thread *thread, unsigned c) {
     return object;
 }
 
-/* The `ntake` objects in `take` go to others; returns an empty magazine in exchange. */
-static __attribute__((noinline)) struct magazine *
-let_take_leave(struct thread *thread, unsigned c, struct magazine *take, unsigned ntake) {
-    assert(ntake <= MAGAZINE_MOST && thread->filled[c] >= ntake);
-    count_add(&thread->filled[c], -(uint64_t)ntake);
-    count_add(&thread->fetched[c], -(uint64_t)ntake);
-    take = depot_put(c, take, ntake);
+/* The older `count` objects of F, which is closed, go to others. */
+static void let_older_leave(struct thread *thread, unsigned c, struct closed *closed,
+                            unsigned count) {
+    assert(count >= 1 && count <= closed->ngive);
+    count_add(&thread->fetched[c], -(uint64_t)count);
+    depot_put(thread->arena, c, closed->given, count);
+    closed->given += count;
+    closed->ngive -= count;
     note_need(thread, c);
     count_visit(thread);
-    return take;
 }
 
-/* F is full: put it onto A, or let A, which is colder, leave first.  The object that found no slot
- * becomes the first of the new F. */
+/* F is full: it opens wider, or, where there is no room, its older half leaves.  The object that
+ * found no slot comes on top.  A stays as it is. */
 static inline void relieve(struct thread *thread, size_t c, void *object) {
     struct rec *rec = record_of(thread, c);
-    struct closed closed = close_class(thread, rec, c);
-    assert(closed.ngive == thread->cap[c]);
-    count_add(&thread->filled[c], closed.ngive);
-    if (!fits_on_take(&closed) || closed.ntake > thread->room[c] / 4u) {
-        closed.take = let_take_leave(thread, (unsigned)c, closed.take, closed.ntake);
-        closed.ntake = 0;
-    }
-    give_to_take(&closed);
+    struct closed closed = close_give(thread, rec, c);
+    unsigned ntake = magazine_take_count(*(volatile uintptr_t *)&rec->take);
     grow_room(thread, c);
-    open_class(thread, rec, c, closed, object);
+    unsigned cap = cap_beside(thread, c, ntake);
+    if (closed.ngive + closed.ngive / 4 >= cap) {
+        unsigned stay = (unsigned)min_size(closed.ngive / 2, cap / 2);
+        let_older_leave(thread, (unsigned)c, &closed, closed.ngive - stay);
+        cap = cap_beside(thread, c, ntake);
+    }
+    assert(closed.ngive < cap);
+    void **start = (void **)magazine_give_start(closed.give, cap);
+    memmove(start, closed.given, closed.ngive * sizeof(void *));
+    start[closed.ngive] = object;
+    open_give(thread, rec, c, cap, (uintptr_t)(start + closed.ngive + 1));
 }
 
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object);
-static COLD void relieve_to_depot(struct thread *thread, unsigned c, void *object);
 
-/* As relieve; where not all of F may go into A before the next sample, both leave. */
 static __attribute__((noinline)) void free_sampling(struct thread *thread, unsigned c,
                                                     void *object) {
     track_look_for_agents();
     if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_heap_is_shrinking())) {
         free_unusually(thread, c, object);
-    } else if (LIKELY(thread->cap[c] <= track_distance(thread, c))) {
-        relieve(thread, c, object);
     } else {
-        relieve_to_depot(thread, c, object);
+        relieve(thread, c, object);
     }
 }
 
 void cache_free_full(struct thread *thread, size_t c, void *object) {
-    if (object == NULL) {
-        __builtin_unreachable(); /* Spares a test in open_class. */
-    }
     if (UNLIKELY(thread->hot.rec[c].take == 0 || bin_get_unusual() != 0)) {
         free_sampling(thread, (unsigned)c, object);
     } else {
@@ -689,25 +728,15 @@ void cache_free(struct thread *thread, unsigned c, void *object) {
 static struct closed put_all(struct thread *thread, unsigned c) {
     struct closed closed = close_class(thread, record_of(thread, c), c);
     count_leaving(thread, c, &closed);
-    if (!fits_on_take(&closed)) {
-        closed.take = depot_put(c, closed.take, closed.ntake);
-        closed.ntake = 0;
-    }
-    give_to_take(&closed);
-    closed.take = depot_put(c, closed.take, closed.ntake);
-    closed.ntake = 0;
+    depot_put(thread->arena, c, closed.take->slots, closed.ntake);
+    depot_put(thread->arena, c, closed.given, closed.ngive);
+    closed.ntake = closed.ngive = 0;
     return closed;
-}
-
-static COLD void relieve_to_depot(struct thread *thread, unsigned c, void *object) {
-    struct closed closed = put_all(thread, c);
-    grow_room(thread, c);
-    open_class(thread, record_of(thread, c), c, closed, object);
 }
 
 static void empty_class(struct thread *thread, unsigned c) {
     struct closed closed = put_all(thread, c);
-    open_class(thread, record_of(thread, c), c, closed, NULL);
+    open_class(thread, record_of(thread, c), c, closed);
 }
 
 static void flush_class(struct thread *thread, unsigned c) {
@@ -738,14 +767,17 @@ static COLD void free_while_shrinking(struct thread *thread, unsigned c, void *o
     bin_drain(c, closed.given, closed.ngive);
     closed.ntake = 0;
     set_room(thread, c, thread->room[c] < few ? thread->room[c] : few);
-    open_class(thread, rec, c, closed, object);
+    open_class(thread, rec, c, closed);
+    bool is_kept = magazine_push_slowly(&rec->give, object);
+    assert(is_kept);
+    (void)is_kept;
 }
 
 static COLD void free_unusually(struct thread *thread, unsigned c, void *object) {
     if (bin_heap_is_shrinking()) {
         free_while_shrinking(thread, c, object);
     } else if (thread->hot.rec[c].take != 0) {
-        relieve_to_depot(thread, c, object); /* The heap has just stopped shrinking. */
+        relieve(thread, c, object); /* The heap has just stopped shrinking. */
     } else if (!has_magazines(thread, c) ||
                !magazine_push_slowly(&thread->hot.rec[c].give, object)) {
         drain_one(thread, c, object);
@@ -762,6 +794,7 @@ void cache_flush(struct thread *thread) {
         flush_class(thread, c);
     }
     stash_empty(thread, 0);
+    shrink_budget(thread);
 }
 
 /*
@@ -781,7 +814,8 @@ void cache_recover_class(struct thread *gone, unsigned c) {
     if (!magazine_take_is_empty(take)) {
         struct closed closed = {.ntake = magazine_take_count(take)};
         count_leaving(gone, c, &closed);
-        depot_return_magazine(depot_put(c, magazine_of_take(take), closed.ntake));
+        depot_put(gone->arena, c, magazine_of_take(take)->slots, closed.ntake);
+        depot_return_magazine(magazine_of_take(take));
     }
 }
 
@@ -794,7 +828,7 @@ void cache_recover(struct thread *gone) {
         }
         gone->room[c] = 0;
     }
-    gone->spare_bytes = opt.thread_cache_bytes;
+    gone->spare_bytes = gone->budget_bytes;
 }
 
 /* ---------------------------------------------------------------- verifying */
@@ -856,6 +890,7 @@ void cache_verify(const struct thread *thread, enum cache_kind kind, struct veri
         verify_slots_of(thread, c, kind, walk);
         promised += bytes_of(c, thread->room[c]);
     }
-    ensure(kind == CACHE_OF_ORPHAN || thread->spare_bytes + promised == opt.thread_cache_bytes);
+    ensure(kind == CACHE_OF_ORPHAN || thread->spare_bytes + promised == thread->budget_bytes);
+    ensure(thread->budget_bytes <= opt.thread_cache_bytes);
     stash_verify(thread, walk);
 }

@@ -37,7 +37,10 @@ void cache_make_way(struct thread *thread, unsigned busy_class);
 /* Keeps a free object that carries the secret. */
 void cache_free(struct thread *thread, unsigned size_class, void *object);
 
-/* Gives everything in the magazines back and takes all room away. */
+/* An empty heap begins with a small budget. */
+void cache_begin_budget(struct thread *thread);
+
+/* Gives everything in the magazines back, takes all room away and makes the budget small. */
 void cache_flush(struct thread *thread);
 
 /* The same for one class. */

@@ -11,13 +11,17 @@
 #include "heap/fast.h"
 
 /* The class map is made writable in pieces that describe 1 GiB, the reach of one table leaf. */
-enum { PIECE_BYTES = 1 << (LG_TABLE_LEAF - LG_UNIT) };
+enum {
+    PIECE_GRANULES = 1 << (LG_TABLE_LEAF - LG_UNIT),
+    PIECE_BYTES = PIECE_GRANULES * sizeof(struct granule),
+};
+static const uint32_t index_mask = (uint32_t)PIECE_GRANULES * TABLE_LEAVES - 1;
 static const size_t map_bytes = (size_t)PIECE_BYTES * TABLE_LEAVES;
 
 /* What the map points to before start, and for ever in window mode: free may be the first call. */
-static _Atomic uint8_t zero_byte;
+static struct granule nothing;
 
-_Atomic(_Atomic uint8_t *) classmap = &zero_byte;
+_Atomic(struct granule *) classmap = &nothing;
 _Atomic uint32_t classmap_mask = 0;
 _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
 _Atomic uint32_t classmap_first_leaf = TABLE_LEAVES;
@@ -28,7 +32,7 @@ void classmap_init(bool windowed) {
     if (map != NULL) {
         classmap = map;
         /* Release: whoever sees the mask sees the map. */
-        atomic_store_explicit(&classmap_mask, UINT32_MAX, memory_order_release);
+        atomic_store_explicit(&classmap_mask, index_mask, memory_order_release);
     }
 }
 
@@ -48,7 +52,8 @@ static bool open_piece(uintptr_t base) {
     if (classmap_is_windowed()) {
         return true;
     }
-    uint32_t first = (uint32_t)(align_down(base, UINT64_C(1) << LG_TABLE_LEAF) >> LG_UNIT);
+    uint32_t first =
+        (uint32_t)(align_down(base, UINT64_C(1) << LG_TABLE_LEAF) >> LG_UNIT) & index_mask;
     return os_commit((void *)&classmap[first], PIECE_BYTES) == 0;
 }
 
@@ -77,14 +82,14 @@ static void unmap_closed_pieces(void) {
 void classmap_shrink(void) {
     if (!classmap_is_windowed()) {
         atomic_store_explicit(&classmap_mask, 0, memory_order_seq_cst);
-        assert(zero_byte == 0);
+        assert(nothing.class4 == 0);
         unmap_closed_pieces();
     }
 }
 
-/* The first byte of the map must stay 0, since every lookup reads it once the mask is 0. */
-static bool uses_first_byte(uintptr_t base) {
-    return (uint32_t)(base >> LG_UNIT) == 0;
+/* The first entry of the map must stay 0, since every lookup reads it once the mask is 0. */
+static bool uses_first_entry(uintptr_t base) {
+    return ((base >> LG_UNIT) & index_mask) == 0;
 }
 
 static void widen_leaf_range(uint32_t leaf) {
@@ -98,7 +103,7 @@ static void widen_leaf_range(uint32_t leaf) {
 
 bool classmap_cover(uintptr_t base) {
     assert(base % CHUNK_BYTES == 0);
-    if (base >> ADDRESS_BITS != 0 || uses_first_byte(base)) {
+    if (base >> ADDRESS_BITS != 0 || uses_first_entry(base)) {
         return false;
     }
     _Atomic(chunk_slot *) *entry = &classmap_leaves[base >> LG_TABLE_LEAF & (TABLE_LEAVES - 1)];
@@ -182,16 +187,26 @@ void classmap_leave(const struct chunk *chunk) {
     atomic_store_explicit(slot_of(chunk->base), NULL, memory_order_release);
 }
 
+/* The entry of a granule, or NULL in window mode. */
+static struct granule *granule_at(uintptr_t address) {
+    assert(address % UNIT_BYTES == 0);
+    return classmap_is_windowed() ? NULL : &classmap[(address >> LG_UNIT) & index_mask];
+}
+
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class) {
-    assert(address % UNIT_BYTES == 0 && size_class < CLASS_COUNT);
-    if (classmap_is_windowed()) {
-        return;
-    }
-    uint32_t first = (uint32_t)(address >> LG_UNIT);
-    for (uint32_t i = 0; i < count; i++) {
+    assert(size_class < CLASS_COUNT);
+    struct granule *granule = granule_at(address);
+    for (size_t i = 0; granule != NULL && i < count; i++) {
         /* Release: a free that reads the byte must find the granule carved. */
-        atomic_store_explicit(&classmap[first + i], (uint8_t)(size_class * 4),
-                              memory_order_release);
+        atomic_store_explicit(&granule[i].class4, (uint8_t)(size_class * 4), memory_order_release);
+    }
+}
+
+void classmap_set_arena(uintptr_t address, size_t count, unsigned arena) {
+    assert(arena <= UINT8_MAX);
+    struct granule *granule = granule_at(address);
+    for (size_t i = 0; granule != NULL && i < count; i++) {
+        atomic_store_explicit(&granule[i].arena, (uint8_t)arena, memory_order_relaxed);
     }
 }
 

@@ -2,20 +2,21 @@
  *
  * classmap.h - from an address to its size class, and to its chunk.
  *
- * The class map holds one byte per granule of 16 KiB: 4 * class for granules of slabs that are
- * ready for the fast path, 0 for everything else (foreign, large, not yet published).  It is an
- * array of 4 GiB indexed by bits 14..45 of the address, reserved readable, of which only the parts
- * that describe the heap have memory.  An index of 32 bits cannot leave it, so the fast path may
- * look up any pointer whatever.
+ * The class map holds two bytes per granule of 16 KiB.  The class byte is 4 * class for granules of
+ * slabs that are ready for the fast path, 0 for everything else (foreign, large, not yet
+ * published); beside it stands the arena the slab belongs to.  It is an array of 4 GiB
+ * indexed by bits 14..44 of the address, reserved readable, of which only the parts that describe
+ * the heap have memory.  An index of 31 bits cannot leave it, so the fast path may look up any
+ * pointer whatever.
  *
- *      pointer   |63 ... 46|45 ......... 14|13 ... 0|
+ *      pointer   |63 ... 45|44 ......... 14|13 ... 0|
  *                  dropped    index          offset
  *
- * Addresses that agree in bits 14..45 share a byte.  The heap owns at most one of them; for the
+ * Addresses that agree in bits 14..44 share an entry.  The heap owns at most one of them; for the
  * others the fast path may be fooled once, and the drain that follows compares all bits and stops.
  *
  * Where 4 GiB of addresses cannot be had (an address space limit, valgrind) the mask is 0 and the
- * map is a single byte that is 0: every free takes the slow path, which uses the chunk table only.
+ * map is a single entry that is 0: every free takes the slow path, which uses the chunk table only.
  * When a limit comes later, the map becomes the same: the mask turns 0, the first page stays, and
  * so do the parts that describe the heap, for a thread that was about to read one.
  *
@@ -32,7 +33,7 @@
 enum {
     ADDRESS_BITS = 48, /* the heap lies below 2^48; x86-64 uses half of that */
     LG_TABLE_LEAF = 30,
-    TABLE_LEAVES = 1 << 16,
+    TABLE_LEAVES = 1 << 15,
     LEAF_CHUNKS = 512,
 };
 
@@ -70,8 +71,11 @@ void classmap_enter(struct chunk *chunk);
 /* Takes a chunk that holds nothing out again.  As the two above, with the page heap locked. */
 void classmap_leave(const struct chunk *chunk);
 
-/* Writes the class byte of `count` granules from `address` on. */
+/* The `count` granules from `address` on are ready, or, with class 0, no longer. */
 void classmap_publish(uintptr_t address, size_t count, unsigned size_class);
+
+/* They belong to this automatic arena, whether they are ready or not. */
+void classmap_set_arena(uintptr_t address, size_t count, unsigned arena);
 
 static inline chunk_slot *classmap_leaf(uintptr_t address) {
     /* Acquire: the leaf is read next. */

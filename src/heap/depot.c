@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * depot.c - a stack of magazines per class, a pool of empty ones, and one byte budget.
+ * depot.c - a stack of magazines per arena and class, a pool of empty ones, a budget per arena.
  *
  *      depot    waiting   [o o o . .] -> [o o o o o] -> [o o o o o]
  *               empty     [. . . . .] -> [. . . . .]       left by threads that took a full one
- *      pool     empty     [. . . . .] -> ...               for all classes
+ *      pool     empty     [. . . . .] -> ...               for all depots
  *
- * The last magazine in is the first out: its objects are the warmest.  Small batches are copied
- * into the top magazine, so that magazines are well filled.
+ * The last object in is the first out: it is the warmest.  Objects are copied into the top magazine,
+ * so all magazines but that one are full.
+ *
+ * Going home.  What a thread leaves may belong to several arenas.  Those of its own go first; the
+ * others follow arena by arena.  An arena's depots are made when the first object comes.
  *
  * Waiting objects keep their slabs from running empty.  So they are drained before the heap is
  * allowed to grow (cache.c): memory that is free anywhere is used first.  And they are drained when
  * the heap shrinks.  The last free may be the last call, so this must be seen on the way down:
  *
  *      surplus    what came and was not asked for since
- *      shrinking  from the moment the surplus is above four budgets: depots are drained, what comes
+ *      shrinking  from the moment an arena's surplus is above four budgets: depots are drained, what comes
  *                 goes through to the slabs, and bins and caches keep little as well (bin.h)
  *      ended      when a quarter of the budget was asked for
  *
  * A program that frees and allocates tens of MiB again and again does not shrink.  So after each
  * end twice as much must come as the last time, during the next dirty_decay_ms.
  *
- * Threads     One lock per class, one for the pool.  The budget is a sum that may be exceeded by
+ * Threads     One lock per depot, one for the pool.  The budget is a sum that may be exceeded by
  *             one batch per thread at a time.
  * Invariant   count == objects in the waiting and leaving magazines of a depot; none is empty.
  *             Every magazine ever made is in one thread's class, in one depot or in the pool.
@@ -34,7 +37,9 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "heap/arena.h"
+#include "heap/classmap.h"
 #include "heap/dirty.h"
+#include "heap/fast.h"
 #include "heap/slab.h"
 #include "heap/verify.h"
 #include "opt/opt.h"
@@ -42,6 +47,7 @@
 enum {
     HEAP_SHARE = 16,
     SHARE_MOST = 8 << 20,
+    BUDGET_LEAST = 512 << 10, /* of one arena */
     SMALL_SURPLUS = 256 << 10,
     OBJECT_LEAST = 64, /* bytes an object counts as at least, since magazines take memory too */
     MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
@@ -58,9 +64,10 @@ struct depot {
     size_t fewest;        /* objects that waited all the time since the last tick */
 } __attribute__((aligned(CACHE_LINE)));
 
-static struct {
-    struct depot depots[CLASS_COUNT];
-    _Atomic size_t bytes; /* of all objects in all depots */
+/* The depots of one arena. */
+struct depots {
+    struct depot of[CLASS_COUNT];
+    _Atomic size_t bytes; /* of all objects in them */
     /* Bytes that came and were not asked for since, and bytes asked for while closed.  They guide
      * and need not be exact. */
     _Atomic size_t surplus;
@@ -68,16 +75,46 @@ static struct {
     /* How much more may come before the heap counts as shrinking, and since when. */
     _Atomic size_t patience;
     _Atomic uint64_t patience_ms;
+};
+
+static struct {
+    _Atomic(struct depots *) depots[MOST_ARENAS];
+    _Atomic unsigned count; /* of those that were made */
     struct lock pool_lock;
     struct magazine *pool; /* guarded by pool_lock */
     size_t made;           /* magazines; guarded by pool_lock */
 } g;
 
 void depot_init(void) {
-    for (unsigned c = 0; c < CLASS_COUNT; c++) {
-        g.depots[c].lock = (struct lock)LOCK_OF_RANK(RANK_DEPOT);
-    }
     g.pool_lock = (struct lock)LOCK_OF_RANK(RANK_POOL);
+}
+
+/* The depots of an arena, or NULL while there are none. */
+static inline struct depots *get_depots(unsigned arena) {
+    assert(arena < MOST_ARENAS);
+    return atomic_load_explicit(&g.depots[arena], memory_order_acquire);
+}
+
+/* Of two threads that make them at once, one leaves a few KiB behind for good. */
+static COLD struct depots *make_depots(unsigned arena) {
+    struct depots *made = meta_alloc(sizeof(struct depots), CACHE_LINE);
+    if (made == NULL) {
+        return NULL;
+    }
+    for (unsigned c = 0; c < CLASS_COUNT; c++) {
+        made->of[c].lock = (struct lock)LOCK_OF_RANK(RANK_DEPOT);
+    }
+    struct depots *there = NULL;
+    if (!atomic_compare_exchange_strong(&g.depots[arena], &there, made)) {
+        return there;
+    }
+    atomic_fetch_add_explicit(&g.count, 1, memory_order_relaxed);
+    return made;
+}
+
+static inline struct depots *need_depots(unsigned arena) {
+    struct depots *depots = get_depots(arena);
+    return LIKELY(depots != NULL) ? depots : make_depots(arena);
 }
 
 /* The address of a magazine has ten zero bits; in `next` they count the objects of the magazine
@@ -137,23 +174,29 @@ static size_t bytes_of(unsigned size_class, size_t objects) {
     return objects * max_size(size_classes[size_class].size, OBJECT_LEAST);
 }
 
+/* A stale look is harmless. */
+static inline size_t count_in(const struct depot *depot) {
+    return atomic_load_explicit(&depot->count, memory_order_relaxed);
+}
+
 /* Accounts for `change` more objects, which may be negative. */
-static inline void account(struct depot *depot, unsigned size_class, size_t change) {
+static inline void account(struct depots *depots, unsigned size_class, size_t change) {
+    struct depot *depot = &depots->of[size_class];
     size_t count = atomic_load_explicit(&depot->count, memory_order_relaxed);
     assert(lock_is_mine(&depot->lock) && count + change <= SIZE_MAX / 2);
     atomic_store_explicit(&depot->count, count + change, memory_order_relaxed);
     size_t bytes = bytes_of(size_class, change);
     if (lock_is_single_threaded()) {
-        bytes += atomic_load_explicit(&g.bytes, memory_order_relaxed);
-        atomic_store_explicit(&g.bytes, bytes, memory_order_relaxed);
+        bytes += atomic_load_explicit(&depots->bytes, memory_order_relaxed);
+        atomic_store_explicit(&depots->bytes, bytes, memory_order_relaxed);
     } else {
-        atomic_fetch_add_explicit(&g.bytes, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&depots->bytes, bytes, memory_order_relaxed);
     }
 }
 
 /* The holder vanished in a fork.  The chain of waiting magazines is whole at every step
  * (set_waiting) and stays; those that were leaving may hold the same objects, and are dropped. */
-static COLD void repair(struct depot *depot) {
+static COLD void repair(struct depots *depots, struct depot *depot) {
     assert(lock_is_mine(&depot->lock));
     size_t count = 0;
     for (struct magazine *m = depot->waiting; m != NULL; m = waiting_next(m)) {
@@ -164,21 +207,23 @@ static COLD void repair(struct depot *depot) {
     atomic_store_explicit(&depot->count, count, memory_order_relaxed);
     size_t bytes = 0; /* The sum may have missed what the holder was doing. */
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        bytes += bytes_of(c, depot_count(c));
+        bytes += bytes_of(c, count_in(&depots->of[c]));
     }
-    atomic_store_explicit(&g.bytes, bytes, memory_order_relaxed);
+    atomic_store_explicit(&depots->bytes, bytes, memory_order_relaxed);
 }
 
-static inline struct depot *enter(unsigned size_class) {
-    struct depot *depot = &g.depots[size_class];
+static inline struct depot *enter(struct depots *depots, unsigned size_class) {
+    struct depot *depot = &depots->of[size_class];
     if (UNLIKELY(lock_acquire(&depot->lock) == LOCK_ABANDONED)) {
-        repair(depot);
+        repair(depots, depot);
     }
     return depot;
 }
 
+/* What all arenas may keep is divided between them; where they are many, each may have a little. */
 static size_t budget(void) {
-    return max_size(opt.depot_bytes, min_size(pages_totals().used / HEAP_SHARE, SHARE_MOST));
+    size_t all = max_size(opt.depot_bytes, min_size(pages_totals().used / HEAP_SHARE, SHARE_MOST));
+    return max_size(all / max_size(g.count, 1), min_size(opt.depot_bytes, BUDGET_LEAST));
 }
 
 static size_t sum_get(const _Atomic size_t *sum) {
@@ -195,21 +240,22 @@ static COLD void close_depots(void) {
     depot_drain_all();
 }
 
-static bool patience_is_over(void) {
-    return os_now_ms() - g.patience_ms >= (uint64_t)dirty_decay_ms[CHUNK_DIRTY];
+static bool patience_is_over(const struct depots *depots) {
+    return os_now_ms() - depots->patience_ms >= (uint64_t)dirty_decay_ms[CHUNK_DIRTY];
 }
 
 /* Looks at the clock only once in a while. */
-static bool is_patient(size_t surplus, size_t bytes) {
-    if (surplus % PATIENCE_STEP < bytes && patience_is_over()) {
-        sum_set(&g.patience, 0);
+static bool is_patient(struct depots *depots, size_t surplus, size_t bytes) {
+    if (surplus % PATIENCE_STEP < bytes && patience_is_over(depots)) {
+        sum_set(&depots->patience, 0);
     }
-    return surplus <= budget() * MUCH + sum_get(&g.patience);
+    return surplus <= budget() * MUCH + sum_get(&depots->patience);
 }
 
-static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus, size_t bytes) {
+static __attribute__((noinline)) bool accepts_much(struct depots *depots, size_t held,
+                                                   size_t surplus, size_t bytes) {
     size_t most = budget();
-    if (LIKELY(surplus <= most * MUCH || is_patient(surplus, bytes))) {
+    if (LIKELY(surplus <= most * MUCH || is_patient(depots, surplus, bytes))) {
         return held <= most;
     }
     if (!bin_heap_is_shrinking()) {
@@ -219,36 +265,37 @@ static __attribute__((noinline)) bool accepts_much(size_t held, size_t surplus, 
 }
 
 /* May `bytes` more wait? */
-static inline bool accepts(size_t bytes) {
-    size_t surplus = sum_get(&g.surplus) + bytes;
-    size_t held = sum_get(&g.bytes) + bytes;
-    sum_set(&g.surplus, surplus);
-    return LIKELY(surplus <= opt.depot_bytes && held <= opt.depot_bytes) ||
-           accepts_much(held, surplus, bytes);
+static inline bool accepts(struct depots *depots, size_t bytes) {
+    size_t surplus = sum_get(&depots->surplus) + bytes;
+    size_t held = sum_get(&depots->bytes) + bytes;
+    sum_set(&depots->surplus, surplus);
+    size_t little = min_size(opt.depot_bytes, BUDGET_LEAST);
+    return LIKELY(surplus <= little && held <= little) ||
+           accepts_much(depots, held, surplus, bytes);
 }
 
 /* The heap did not shrink after all, or no longer does: next time twice as much must come. */
-static COLD void open_depots(size_t most) {
-    size_t patience = patience_is_over() ? 0 : sum_get(&g.patience);
-    sum_set(&g.patience, most * MUCH + 2 * patience);
-    g.patience_ms = os_now_ms();
-    sum_set(&g.surplus, 0);
-    sum_set(&g.demand, 0);
+static COLD void open_depots(struct depots *depots, size_t most) {
+    size_t patience = patience_is_over(depots) ? 0 : sum_get(&depots->patience);
+    sum_set(&depots->patience, most * MUCH + 2 * patience);
+    depots->patience_ms = os_now_ms();
+    sum_set(&depots->surplus, 0);
+    sum_set(&depots->demand, 0);
     bin_set_shrinking(false);
 }
 
 /* Objects are asked for, from a depot or from the slabs. */
-static inline void note_demand(size_t bytes) {
-    size_t surplus = sum_get(&g.surplus);
+static inline void note_demand(struct depots *depots, size_t bytes) {
+    size_t surplus = sum_get(&depots->surplus);
     if (LIKELY(!bin_heap_is_shrinking())) {
-        sum_set(&g.surplus, surplus - min_size(bytes, surplus));
+        sum_set(&depots->surplus, surplus - min_size(bytes, surplus));
         return;
     }
-    size_t demand = sum_get(&g.demand) + bytes;
-    sum_set(&g.demand, demand);
+    size_t demand = sum_get(&depots->demand) + bytes;
+    sum_set(&depots->demand, demand);
     size_t most = budget();
     if (demand > most / ENOUGH) {
-        open_depots(most);
+        open_depots(depots, most);
     }
 }
 
@@ -262,51 +309,90 @@ static inline void set_next(struct magazine *magazine, struct magazine *next, un
     __atomic_store_n(&magazine->next, (struct magazine *)pack(next, count), __ATOMIC_RELEASE);
 }
 
-/* Copies a small batch into the top magazine; false when it does not fit. */
-static bool top_up(struct depot *depot, const struct magazine *from, unsigned count) {
+/* Copies as many objects as fit into the top magazine, or into a new one if that is full; returns
+ * how many: 0 without memory. */
+static unsigned put_some(struct depot *depot, void **slots, unsigned count) {
     assert(lock_is_mine(&depot->lock) && count >= 1);
     struct magazine *top = depot->waiting;
-    if (top == NULL || waiting_count(top) + count > MAGAZINE_MOST) {
-        return false;
+    unsigned there = top != NULL ? waiting_count(top) : MAGAZINE_MOST;
+    if (there < MAGAZINE_MOST) {
+        unsigned fit = (unsigned)min_size(count, MAGAZINE_MOST - there);
+        memcpy(top->slots + there, slots, fit * sizeof(void *));
+        set_next(top, waiting_next(top), there + fit);
+        return fit;
     }
-    memcpy(top->slots + waiting_count(top), from->slots, count * sizeof(void *));
-    set_next(top, waiting_next(top), waiting_count(top) + count);
-    return true;
+    struct magazine *empty = depot->empty != NULL ? pop(&depot->empty) : depot_new_magazine();
+    if (UNLIKELY(empty == NULL)) {
+        return 0;
+    }
+    unsigned fit = (unsigned)min_size(count, MAGAZINE_MOST);
+    memcpy(empty->slots, slots, fit * sizeof(void *));
+    set_next(empty, top, fit);
+    set_waiting(depot, empty);
+    return fit;
 }
 
-struct magazine *depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
-    assert(magazine != NULL && count <= MAGAZINE_MOST);
-    if (UNLIKELY(arena_has_manual) && count > 0) {
-        /* Depots are shared: what a reset may free must not reach threads of other arenas. */
-        count = bin_drain_manual(size_class, magazine->slots, count);
-    }
-    if (count == 0) {
-        return magazine;
-    }
-    if (!accepts(bytes_of(size_class, count))) {
-        bin_drain(size_class, magazine->slots, count);
-        return magazine;
-    }
-    struct depot *depot = enter(size_class);
-    struct magazine *empty = magazine;
-    if (!top_up(depot, magazine, count)) {
-        empty = depot->empty != NULL ? pop(&depot->empty) : depot_new_magazine();
-        if (UNLIKELY(empty == NULL)) {
-            lock_release(&depot->lock);
-            bin_drain(size_class, magazine->slots, count);
-            return magazine;
+/* Objects of manual arenas have been sorted out; in window mode all wait in the first depot. */
+static inline unsigned home_of(const void *object) {
+    return classmap_arena((uintptr_t)object);
+}
+
+/* The objects are all of one arena, whose depots are NULL without memory. */
+static void put_home(struct depots *depots, unsigned c, void **slots, unsigned count) {
+    unsigned done = 0;
+    if (LIKELY(depots != NULL) && accepts(depots, bytes_of(c, count))) {
+        struct depot *depot = enter(depots, c);
+        for (unsigned some = 1; some > 0 && done < count; done += some) {
+            some = put_some(depot, slots + done, count - done);
         }
-        set_next(magazine, depot->waiting, count);
-        set_waiting(depot, magazine);
+        account(depots, c, done);
+        lock_release(&depot->lock);
     }
-    account(depot, size_class, count);
-    lock_release(&depot->lock);
-    return empty;
+    bin_drain(c, slots + done, count - done);
 }
 
-/* Exchanges the top magazine for an empty one, or copies the last objects out of it. */
-static unsigned take_from(struct depot *depot, struct magazine **magazine, unsigned count,
-                          unsigned most) {
+/* Moves the objects of one arena to the front, in their order, and the others to `rest`; returns
+ * the number of the first. */
+static unsigned sort_home(unsigned arena, void **slots, unsigned count, void **rest) {
+    unsigned own = 0, others = 0;
+    while (own < count && LIKELY(home_of(slots[own]) == arena)) {
+        own++;
+    }
+    for (unsigned i = own; i < count; i++) {
+        void *object = slots[i];
+        if (home_of(object) == arena) {
+            slots[own++] = object;
+        } else {
+            rest[others++] = object;
+        }
+    }
+    assert(own + others == count);
+    return own;
+}
+
+void depot_put(unsigned arena, unsigned c, void **slots, unsigned count) {
+    assert(count <= MAGAZINE_MOST);
+    if (UNLIKELY(arena_has_manual)) {
+        /* Depots are shared: what a reset may free must not reach threads of other arenas. */
+        count = bin_drain_manual(c, slots, count);
+    }
+    while (count > 0) {
+        void *rest[MAGAZINE_MOST];
+        unsigned own = sort_home(arena, slots, count, rest);
+        if (own > 0) {
+            put_home(need_depots(arena), c, slots, own);
+        }
+        count -= own;
+        if (LIKELY(count == 0)) {
+            break;
+        }
+        memcpy(slots, rest, count * sizeof(void *));
+        arena = home_of(slots[0]);
+    }
+}
+
+/* Copies the last objects out of the top magazine; returns how many. */
+static unsigned take_some(struct depot *depot, void **slots, unsigned most) {
     assert(lock_is_mine(&depot->lock));
     if (depot->waiting == NULL) { /* Magazines that have not left yet are as good. */
         depot->waiting = depot->leaving;
@@ -317,17 +403,11 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
         return 0;
     }
     unsigned there = waiting_count(top);
-    assert(there >= 1);
-    if (count == 0 && there <= most) {
-        set_waiting(depot, waiting_next(top));
-        push(&depot->empty, *magazine);
-        *magazine = top;
-        return there;
-    }
     unsigned n = there < most ? there : most;
+    assert(there >= 1);
     /* Counted down first, so that a fork in between loses objects and duplicates none. */
     set_next(top, waiting_next(top), there - n);
-    memcpy((*magazine)->slots + count, top->slots + there - n, n * sizeof(void *));
+    memcpy(slots, top->slots + there - n, n * sizeof(void *));
     if (there == n) {
         set_waiting(depot, waiting_next(top));
         push(&depot->empty, top);
@@ -335,20 +415,26 @@ static unsigned take_from(struct depot *depot, struct magazine **magazine, unsig
     return n;
 }
 
-unsigned depot_take(unsigned size_class, struct magazine **magazine, unsigned count,
-                    unsigned most) {
-    assert(*magazine != NULL && count + most <= MAGAZINE_MOST);
-    note_demand(bytes_of(size_class, most));
-    if (depot_count(size_class) == 0) {
+unsigned depot_take(unsigned arena, unsigned c, void **slots, unsigned most) {
+    assert(most <= MAGAZINE_MOST);
+    struct depots *depots = get_depots(arena);
+    if (UNLIKELY(depots == NULL)) {
+        return 0;
+    }
+    note_demand(depots, bytes_of(c, most));
+    if (count_in(&depots->of[c]) == 0) {
         return 0; /* A stale look is harmless: the caller then refills from the bin. */
     }
-    struct depot *depot = enter(size_class);
-    unsigned n = take_from(depot, magazine, count, most);
-    account(depot, size_class, -(size_t)n);
-    assert(n <= most);
-    depot->fewest = min_size(depot->fewest, depot_count(size_class));
+    struct depot *depot = enter(depots, c);
+    unsigned got = take_some(depot, slots, most);
+    if (got < most && got > 0) {
+        got += take_some(depot, slots + got, most - got);
+    }
+    account(depots, c, -(size_t)got);
+    assert(got <= most);
+    depot->fewest = min_size(depot->fewest, count_in(depot));
     lock_release(&depot->lock);
-    return n;
+    return got;
 }
 
 /* Lets all magazines leave but the youngest with at least `stay` objects. */
@@ -380,46 +466,60 @@ static void let_leave(struct depot *depot, size_t stay) {
 
 /* Drains a depot, or only what nobody has needed since the last tick: the oldest magazines.  It
  * drains one at a time, with the lock released: a fork then loses no more than that one. */
-static void drain(unsigned size_class, bool all) {
-    struct depot *depot = enter(size_class);
+static void drain(struct depots *depots, unsigned c, bool all) {
+    struct depot *depot = enter(depots, c);
     if (all || depot->leaving == NULL) {
-        let_leave(depot, all ? 0 : depot_count(size_class) - depot->fewest);
+        let_leave(depot, all ? 0 : count_in(depot) - depot->fewest);
     }
     struct magazine *empty;
     while ((empty = pop(&depot->empty)) != NULL) {
         depot_return_magazine(empty);
     }
-    for (struct magazine *m; (m = depot->leaving) != NULL; enter(size_class)) {
+    for (struct magazine *m; (m = depot->leaving) != NULL; enter(depots, c)) {
         unsigned count = waiting_count(m);
         depot->leaving = waiting_next(m);
-        account(depot, size_class, -(size_t)count);
+        account(depots, c, -(size_t)count);
         lock_release(&depot->lock);
-        bin_drain(size_class, m->slots, count);
+        bin_drain(c, m->slots, count);
         depot_return_magazine(m);
     }
     lock_release(&depot->lock);
 }
 
+/* Drains the depots of one arena. */
+static void drain_arena(struct depots *depots, bool all) {
+    for (unsigned c = 1; c < CLASS_COUNT && sum_get(&depots->bytes) > 0; c++) {
+        if (count_in(&depots->of[c]) > 0) {
+            drain(depots, c, all);
+        }
+    }
+}
+
 void depot_drain_all(void) {
-    for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        if (depot_count(c) > 0) {
-            drain(c, true);
+    for (unsigned a = 0; a < arena_count(); a++) {
+        struct depots *depots = get_depots(a);
+        if (depots != NULL) {
+            drain_arena(depots, true);
         }
     }
 }
 
 bool depot_tick(void) {
-    for (unsigned c = 1; c < CLASS_COUNT && sum_get(&g.bytes) > 0; c++) {
-        if (depot_count(c) > 0) {
-            drain(c, false);
+    bool some_wait = false;
+    for (unsigned a = 0; a < arena_count(); a++) {
+        struct depots *depots = get_depots(a);
+        if (depots != NULL) {
+            drain_arena(depots, false);
+            some_wait |= sum_get(&depots->bytes) > 0;
         }
     }
-    return sum_get(&g.bytes) > 0;
+    return some_wait;
 }
 
-void depot_drain_surplus(void) {
-    if (sum_get(&g.bytes) > max_size(pages_totals().used / HEAP_SHARE, SMALL_SURPLUS)) {
-        depot_drain_all();
+void depot_drain_surplus(unsigned arena) {
+    struct depots *depots = arena < arena_count() ? get_depots(arena) : NULL;
+    if (depots != NULL && sum_get(&depots->bytes) > max_size(budget() / MUCH, SMALL_SURPLUS)) {
+        drain_arena(depots, true);
     }
 }
 
@@ -434,32 +534,50 @@ static bool chain_holds(const struct magazine *chain, const void *object) {
     return false;
 }
 
-bool depot_holds(unsigned size_class, const void *object) {
-    struct depot *depot = enter(size_class);
+static bool depots_hold(struct depots *depots, unsigned c, const void *object) {
+    struct depot *depot = enter(depots, c);
     bool found = chain_holds(depot->waiting, object) || chain_holds(depot->leaving, object);
     lock_release(&depot->lock);
     return found;
 }
 
+/* A granule that is not published any more tells no arena, so all are asked. */
+bool depot_holds(unsigned size_class, const void *object) {
+    bool found = false;
+    for (unsigned a = 0; a < arena_count() && !found; a++) {
+        struct depots *depots = get_depots(a);
+        found = depots != NULL && count_in(&depots->of[size_class]) > 0 &&
+                depots_hold(depots, size_class, object);
+    }
+    return found;
+}
+
 size_t depot_count(unsigned size_class) {
-    return atomic_load_explicit(&g.depots[size_class].count, memory_order_relaxed);
+    size_t count = 0;
+    for (unsigned a = 0; a < arena_count(); a++) {
+        const struct depots *depots = get_depots(a);
+        count += depots != NULL ? count_in(&depots->of[size_class]) : 0;
+    }
+    return count;
 }
 
 /* ---------------------------------------------------------------- verifying */
 
-static bool may_wait(const struct span *slab, const void *depot) {
-    (void)depot;
-    return slab_is_shared(slab);
+/* In window mode nobody knows where an object belongs. */
+static bool may_wait(const struct span *slab, const void *arena) {
+    return slab_is_shared(slab) &&
+           (slab->arena == *(const unsigned *)arena || classmap_is_windowed());
 }
 
 /* The objects in a chain of magazines that wait. */
-static size_t verify_chain(const struct magazine *chain, unsigned c, struct verify *walk) {
+static size_t verify_chain(const struct magazine *chain, unsigned arena, unsigned c,
+                           struct verify *walk) {
     size_t count = 0;
     for (; chain != NULL; chain = waiting_next(chain)) {
         unsigned here = waiting_count(chain);
         ensure(here >= 1 && here <= MAGAZINE_MOST);
         verify_magazine(walk, chain);
-        verify_slots(walk, c, chain->slots, here, may_wait, NULL);
+        verify_slots(walk, c, chain->slots, here, may_wait, &arena);
         count += here;
     }
     return count;
@@ -471,18 +589,29 @@ static void verify_empty(const struct magazine *list, struct verify *walk) {
     }
 }
 
-void depot_verify(struct verify *walk) {
+static void verify_arena(struct depots *depots, unsigned arena, struct verify *walk) {
     size_t bytes = 0;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        struct depot *depot = enter(c);
-        size_t count = verify_chain(depot->waiting, c, walk);
-        count += verify_chain(depot->leaving, c, walk);
-        ensure(count == depot_count(c) && depot->fewest <= count);
+        struct depot *depot = enter(depots, c);
+        size_t count = verify_chain(depot->waiting, arena, c, walk);
+        count += verify_chain(depot->leaving, arena, c, walk);
+        ensure(count == count_in(depot) && depot->fewest <= count);
         verify_empty(depot->empty, walk);
         bytes += bytes_of(c, count);
         lock_release(&depot->lock);
     }
-    ensure(bytes == sum_get(&g.bytes) || lock_is_in_child());
+    ensure(bytes == sum_get(&depots->bytes) || lock_is_in_child());
+}
+
+void depot_verify(struct verify *walk) {
+    unsigned made = 0;
+    for (unsigned a = 0; a < arena_count(); a++) {
+        if (get_depots(a) != NULL) {
+            verify_arena(get_depots(a), a, walk);
+            made++;
+        }
+    }
+    ensure(made == g.count || lock_is_in_child());
     enter_pool();
     verify_empty(g.pool, walk);
     size_t met = verify_magazine_count(walk);

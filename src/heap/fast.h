@@ -80,8 +80,13 @@ static inline struct rec *thread_record(struct hot *hot, size_t *class4) {
 
 /* ---------------------------------------------------------------- class map (classmap.h) */
 
-extern _Atomic(_Atomic uint8_t *) classmap HIDDEN;
-extern _Atomic uint32_t classmap_mask HIDDEN; /* all ones, or 0 */
+struct granule {
+    _Atomic uint8_t class4; /* 4 * class where it is ready for the fast path, else 0 */
+    _Atomic uint8_t arena;  /* of its slab, if it is an automatic one */
+};
+
+extern _Atomic(struct granule *) classmap HIDDEN;
+extern _Atomic uint32_t classmap_mask HIDDEN; /* 31 ones, or 0 */
 
 /*
  * The mask may change meanwhile, at the start of the process or when a limit comes, so it is read
@@ -103,8 +108,15 @@ static inline uintptr_t classmap_index(uintptr_t address) {
 /* 4 * class for an address in a granule of small objects ready for the fast path; otherwise 0. */
 static inline uint8_t classmap_get(uintptr_t address) {
     uintptr_t index = classmap_index(address);
-    _Atomic uint8_t *map = atomic_load_explicit(&classmap, memory_order_relaxed);
-    return atomic_load_explicit(&map[index], memory_order_relaxed);
+    struct granule *map = atomic_load_explicit(&classmap, memory_order_relaxed);
+    return atomic_load_explicit(&map[index].class4, memory_order_relaxed);
+}
+
+/* The arena of a small object of an automatic one; in window mode 0. */
+static inline unsigned classmap_arena(uintptr_t address) {
+    uintptr_t index = classmap_index(address);
+    struct granule *map = atomic_load_explicit(&classmap, memory_order_relaxed);
+    return atomic_load_explicit(&map[index].arena, memory_order_relaxed);
 }
 
 /* ---------------------------------------------------------------- the secret */

@@ -46,7 +46,7 @@ struct size_class {
     uint32_t slab_mask; /* bytes of a slab - 1; slabs are naturally aligned */
     uint16_t total;     /* objects in a slab */
     uint16_t room_max;  /* objects a thread may keep in its two magazines */
-    uint16_t few;       /* fewer than this in a thread's magazines are not worth a slow call */
+    uint16_t few;       /* what A gets from F at once */
 };
 
 /* Constant once the heap is there; row 0 is all zero. */

@@ -11,11 +11,11 @@
 #include "heap/magazine.h"
 
 enum {
-    ROOM_BYTES = 64 << 10,
+    ROOM_BYTES = 128 << 10,
     ROOM_OBJECTS = 2 * MAGAZINE_MOST,
-    FEW_BYTES = 4 << 10,
+    FEW_BYTES = 8 << 10,
     FEW_AT_LEAST = 8,
-    FEW_AT_MOST = 63,
+    FEW_AT_MOST = 32,
 };
 
 struct size_class size_classes[CLASS_COUNT];

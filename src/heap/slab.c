@@ -70,6 +70,10 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     unsigned words = (size_classes[size_class].total + 63u) / 64;
     __builtin_memset(slab->bits, 0, words * sizeof(uint64_t));
     add_untouched(untouched_in(slab));
+    if (slab_is_shared(slab)) {
+        classmap_set_arena(slab->base, (size_classes[size_class].slab_mask + 1) / UNIT_BYTES,
+                           arena);
+    }
     /* Release: a walk over all spans that meets it finds its arena. */
     __atomic_store_n(&slab->kind, SPAN_SLAB, __ATOMIC_RELEASE);
 }
@@ -199,6 +203,8 @@ void slab_verify(const struct span *slab) {
     for (unsigned g = 0; g <= sc->slab_mask >> LG_UNIT && !classmap_is_windowed(); g++) {
         unsigned byte = classmap_get(slab->base + (uintptr_t)g * UNIT_BYTES);
         ensure(byte == (g < granules_ready(slab, slab->ncarved) ? slab->size_class * 4u : 0));
+        ensure(!slab_is_shared(slab) ||
+               classmap_arena(slab->base + (uintptr_t)g * UNIT_BYTES) == slab->arena);
     }
     if (slab->arena & ARENA_TRACKED) {
         verify_ids(slab);

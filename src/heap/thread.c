@@ -246,7 +246,7 @@ static void prepare_heap(struct thread *thread, unsigned arena) {
     __builtin_memset(thread->room, 0, sizeof(thread->room));
     __builtin_memset(thread->seen, 0, sizeof(thread->seen));
     __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
-    thread->spare_bytes = opt.thread_cache_bytes;
+    cache_begin_budget(thread);
     never_sample(thread);
 }
 
@@ -280,7 +280,6 @@ static struct thread *own_heap(struct thread *thread) {
     if (!opt.tcache) {
         tls.modes |= THREAD_UNCACHED;
     }
-    (void)arena_bind(thread->arena);
     choose_path();
     return thread;
 }
@@ -298,13 +297,18 @@ static COLD struct thread *earn_heap(void) {
     if (tls.dead || attention_get() & ATTENTION_FORKED) {
         return NULL;
     }
-    /* Asks libc, whose function another library may have replaced by one that allocates. */
-    unsigned arena = arena_choose();
-    struct thread *thread = take_left(arena);
-    if (thread == NULL && ++tls.calls >= CALLS_BEFORE_HEAP) {
-        thread = new_heap(arena);
+    struct thread *thread = take_left(arena_choose());
+    if (thread != NULL) {
+        (void)arena_bind(thread->arena);
+        return own_heap(thread);
     }
+    if (++tls.calls < CALLS_BEFORE_HEAP) {
+        return NULL;
+    }
+    unsigned arena = arena_claim();
+    thread = new_heap(arena);
     if (thread == NULL) {
+        arena_unbind(arena);
         return NULL;
     }
     return own_heap(thread);

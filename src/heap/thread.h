@@ -55,7 +55,8 @@ struct thread {
     struct thread_exact exact;
     uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
     uint32_t visits;      /* of depots and bins */
-    size_t spare_bytes;   /* of the budget, not promised to any class */
+    size_t budget_bytes;  /* of free objects that it may keep; grows by need (cache.c) */
+    size_t spare_bytes;   /* of these, not promised to any class */
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */
     struct thread *older; /* the heap that was made before this one; constant */

@@ -31,9 +31,9 @@ static void check_bins(unsigned arenas) {
     }
 }
 
-TEST(default_is_one_arena_for_each_cpu) {
+TEST(default_is_four_arenas_for_each_cpu) {
     start_heap();
-    check_bins(os_facts.cpus < 256 ? os_facts.cpus : 256);
+    check_bins(os_facts.cpus < 64 ? 4 * os_facts.cpus : 256);
 }
 
 TEST(option_sets_the_number_of_arenas) {

@@ -41,7 +41,8 @@ static void check_invariant(struct thread *thread) {
         check(held_by_cache(thread, c) <= thread->room[c] + (unsigned)has_magazines);
         check(thread->cap[c] <= MAGAZINE_MOST);
     }
-    check_eq(thread->spare_bytes + promised, opt.thread_cache_bytes);
+    check_eq(thread->spare_bytes + promised, thread->budget_bytes);
+    check(thread->budget_bytes <= opt.thread_cache_bytes);
 }
 
 static size_t objects_out(unsigned c) {
@@ -114,7 +115,7 @@ static void run_walk(const char *conf, unsigned classes, unsigned steps) {
     check_invariant(thread);
     cache_flush(thread);
     check_invariant(thread);
-    check_eq(thread->spare_bytes, opt.thread_cache_bytes);
+    check_eq(thread->spare_bytes, thread->budget_bytes);
     depot_drain_all();
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         check_eq(objects_out(c), 0);
@@ -179,7 +180,7 @@ TEST(magazines_come_with_repeated_use_only) {
     }
     /* What chunks and their table need apart, a thread that touches each size once costs nothing. */
     check(meta_bytes() - metadata < 200000);
-    check_eq(thread->spare_bytes, opt.thread_cache_bytes);
+    check_eq(thread->spare_bytes, thread->budget_bytes);
     for (unsigned i = 0; i < 30; i++) {
         alloc_one(thread, 5, &(struct live){.count = 0});
     }

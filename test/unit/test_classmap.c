@@ -14,8 +14,8 @@
 #include "heap/slab.h"
 #include "unit.h"
 
-static const uintptr_t somewhere = UINT64_C(0x123456) << LG_CHUNK; /* below 2^46 */
-static const uintptr_t twin_distance = UINT64_C(1) << 46;          /* same bits 14..45 */
+static const uintptr_t somewhere = UINT64_C(0x123456) << LG_CHUNK; /* below 2^45 */
+static const uintptr_t twin_distance = UINT64_C(1) << 45;          /* same bits 14..44 */
 
 static void start_map(void) {
     os_init();
@@ -203,20 +203,20 @@ static bool is_mapped(const void *address) {
 TEST(shrinking_keeps_what_describes_the_heap_and_unmaps_the_rest) {
     static struct chunk low, high;
     start_map();
-    uintptr_t last = ((uintptr_t)1 << 46) - CHUNK_BYTES; /* its piece ends the map */
+    uintptr_t last = ((uintptr_t)1 << 45) - CHUNK_BYTES; /* its piece ends the map */
     enter_chunk(&low, somewhere);
     enter_chunk(&high, last);
     classmap_publish(somewhere, 1, 7);
     classmap_publish(last, 1, 9);
-    size_t piece = (size_t)1 << (LG_TABLE_LEAF - LG_UNIT);
-    size_t first = align_down(somewhere >> LG_UNIT, piece);
+    size_t piece = sizeof(struct granule) << (LG_TABLE_LEAF - LG_UNIT);
+    size_t first = align_down((somewhere >> LG_UNIT) * sizeof(struct granule), piece);
     size_t unused = first + 5 * piece;
     check(is_mapped((char *)classmap + unused));
     classmap_shrink();
     /* What a thread reads that had seen the old mask. */
-    check_eq(classmap[somewhere >> LG_UNIT], 4 * 7);
-    check_eq(classmap[last >> LG_UNIT], 4 * 9);
-    check_eq(classmap[0], 0);
+    check_eq(classmap[somewhere >> LG_UNIT].class4, 4 * 7);
+    check_eq(classmap[last >> LG_UNIT].class4, 4 * 9);
+    check_eq(classmap[0].class4, 0);
     check(is_mapped((char *)classmap + first));
     check(is_mapped((char *)classmap + first + piece - 1));
     check(!is_mapped((char *)classmap + first - 1));

@@ -6,6 +6,7 @@
 #include "heap/depot.h"
 
 #include "heap/arena.h"
+#include "heap/classmap.h"
 #include "heap/dirty.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
@@ -14,7 +15,7 @@
 #include "unit.h"
 
 static void start(void) {
-    start_heap_with("narenas:1");
+    start_heap_with("narenas:3");
 }
 TEST_SETUP(start);
 
@@ -29,9 +30,10 @@ static struct magazine *filled(unsigned size_class, unsigned count) {
     return magazine;
 }
 
-/* The empty magazine that comes in exchange goes to the pool: the heap misses none that it is asked to verify. */
+/* The magazine goes to the pool: the heap misses none that it is asked to verify. */
 static void put(unsigned size_class, struct magazine *magazine, unsigned count) {
-    depot_return_magazine(depot_put(size_class, magazine, count));
+    depot_put(0, size_class, magazine->slots, count);
+    depot_return_magazine(magazine);
 }
 
 static size_t nout(unsigned size_class) {
@@ -42,34 +44,71 @@ TEST(objects_put_in_come_out_last_first) {
     void *objects[MAGAZINE_MOST];
     struct magazine *magazine = filled(CLASS, 40);
     memcpy(objects, magazine->slots, 40 * sizeof(void *));
-    magazine = depot_put(CLASS, magazine, 40);
-    check(magazine != NULL);
+    put(CLASS, magazine, 40);
     check_eq(depot_count(CLASS), 40);
-    depot_return_magazine(magazine);
     heap_verify();
     magazine = depot_new_magazine();
     for (unsigned i = 0; i < 40; i++) {
         check(depot_holds(CLASS, objects[i]));
         check(!depot_holds(CLASS + 1, objects[i]));
     }
-    check_eq(depot_take(CLASS, &magazine, 0, 15), 15);
+    check_eq(depot_take(0, CLASS, magazine->slots, 15), 15);
     check(memcmp(magazine->slots, objects + 25, 15 * sizeof(void *)) == 0);
     check(!depot_holds(CLASS, objects[25]));
     check(depot_holds(CLASS, objects[24]));
-    check_eq(depot_take(CLASS, &magazine, 15, 10), 10); /* behind those that are there */
+    check_eq(depot_take(0, CLASS, magazine->slots + 15, 10), 10);
     check(memcmp(magazine->slots, objects + 25, 15 * sizeof(void *)) == 0);
     check(memcmp(magazine->slots + 15, objects + 15, 10 * sizeof(void *)) == 0);
     struct magazine *second = depot_new_magazine();
-    check_eq(depot_take(CLASS, &second, 0, MAGAZINE_MOST), 15);
+    check_eq(depot_take(0, CLASS, second->slots, MAGAZINE_MOST), 15);
     check(memcmp(second->slots, objects, 15 * sizeof(void *)) == 0);
     check_eq(depot_count(CLASS), 0);
-    check_eq(depot_take(CLASS, &second, 15, MAGAZINE_MOST - 15), 0);
+    check_eq(depot_take(0, CLASS, second->slots + 15, MAGAZINE_MOST - 15), 0);
 }
 
 TEST(putting_nothing_changes_nothing) {
     struct magazine *magazine = depot_new_magazine();
-    check_eq(depot_put(CLASS, magazine, 0), magazine);
+    depot_put(0, CLASS, magazine->slots, 0);
     check_eq(depot_count(CLASS), 0);
+}
+
+/* Objects of three arenas, shuffled, are put by a thread of any: each arena gets back its own, in the
+ * order in which they came. */
+TEST(objects_go_home) {
+    enum { ARENAS = 3, EACH = 40 };
+    struct random random = random_start(26, 0);
+    for (unsigned round = 0; round < 50; round++) {
+        void *mixed[MAGAZINE_MOST], *own[ARENAS][EACH];
+        unsigned of[ARENAS] = {0}, count = 0;
+        for (unsigned a = 0; a < ARENAS; a++) {
+            unsigned wanted = (unsigned)random_below(&random, EACH + 1);
+            of[a] = wanted == 0
+                        ? 0
+                        : bin_refill(arena_bin(a, CLASS), mixed + count, wanted, PAGES_MAY_GROW);
+            check_eq(of[a], wanted);
+            count += wanted;
+        }
+        for (unsigned i = 0; i < count; i++) {
+            unsigned j = i + (unsigned)random_below(&random, count - i);
+            void *object = mixed[i];
+            mixed[i] = mixed[j];
+            mixed[j] = object;
+        }
+        unsigned seen[ARENAS] = {0};
+        for (unsigned i = 0; i < count; i++) {
+            unsigned a = classmap_span((uintptr_t)mixed[i])->arena;
+            own[a][seen[a]++] = mixed[i];
+        }
+        depot_put((unsigned)random_below(&random, ARENAS), CLASS, mixed, count);
+        check_eq(depot_count(CLASS), count);
+        heap_verify();
+        for (unsigned a = 0; a < ARENAS; a++) {
+            void *back[EACH];
+            check_eq(depot_take(a, CLASS, back, EACH), of[a]);
+            check(memcmp(back, own[a], of[a] * sizeof(void *)) == 0);
+            bin_drain(CLASS, back, of[a]);
+        }
+    }
 }
 
 /* Each object that is waiting has a tally mark in its first word. */
@@ -103,7 +142,8 @@ TEST(random_puts_and_takes_lose_and_double_nothing) {
             break;
         }
         case 1: {
-            unsigned got = depot_take(CLASS, &hand, held, n <= MAGAZINE_MOST - held ? n : 0);
+            unsigned got =
+                depot_take(0, CLASS, hand->slots + held, n <= MAGAZINE_MOST - held ? n : 0);
             check(got <= n && (got > 0 || waiting == 0 || n > MAGAZINE_MOST - held));
             for (unsigned i = held; i < held + got; i++) {
                 *(long *)hand->slots[i] -= 1;
@@ -115,7 +155,7 @@ TEST(random_puts_and_takes_lose_and_double_nothing) {
         }
         default:
             mark_all(hand, held, 1);
-            hand = depot_put(CLASS, hand, held);
+            depot_put(0, CLASS, hand->slots, held);
             waiting += held;
             held = 0;
         }
@@ -134,7 +174,7 @@ TEST(random_puts_and_takes_lose_and_double_nothing) {
 TEST(objects_beyond_the_budget_go_back_to_their_slabs) {
     opt.depot_bytes = 0;
     struct magazine *magazine = filled(CLASS, 50);
-    check_eq(depot_put(CLASS, magazine, 50), magazine);
+    depot_put(0, CLASS, magazine->slots, 50);
     depot_return_magazine(magazine);
     check_eq(depot_count(CLASS), 0);
     check_eq(nout(CLASS), 0);
@@ -167,9 +207,9 @@ TEST(budget_is_one_for_all_classes) {
     }
     struct magazine *asked = depot_new_magazine();
     for (unsigned i = 0; i < 1000; i++) {
-        check_eq(depot_take(CLASS, &asked, 0, MAGAZINE_MOST), 0);
+        check_eq(depot_take(0, CLASS, asked->slots, MAGAZINE_MOST), 0);
     }
-    check(depot_put(CLASS, filled(CLASS, 40), 40) != NULL); /* There is budget again. */
+    put(CLASS, filled(CLASS, 40), 40); /* There is budget again. */
     check_eq(depot_count(CLASS), 40);
 }
 
@@ -204,7 +244,7 @@ TEST(tick_leaves_what_was_needed_since_the_last_one) {
     depot_tick();
     for (unsigned i = 0; i < 5; i++) {
         taken[i] = depot_new_magazine();
-        check_eq(depot_take(CLASS, &taken[i], 0, MAGAZINE_MOST), MAGAZINE_MOST);
+        check_eq(depot_take(0, CLASS, taken[i]->slots, MAGAZINE_MOST), MAGAZINE_MOST);
     }
     for (unsigned i = 0; i < 5; i++) {
         put(CLASS, taken[i], MAGAZINE_MOST);
@@ -227,7 +267,7 @@ static void put_bytes(unsigned size_class, size_t bytes) {
 static void ask_for_bytes(unsigned size_class, size_t bytes) {
     struct magazine *magazine = depot_new_magazine();
     for (size_t done = 0; done < bytes; done += MAGAZINE_MOST * size_classes[size_class].size) {
-        unsigned got = depot_take(size_class, &magazine, 0, MAGAZINE_MOST);
+        unsigned got = depot_take(0, size_class, magazine->slots, MAGAZINE_MOST);
         bin_drain(size_class, magazine->slots, got);
     }
     depot_return_magazine(magazine);
@@ -297,7 +337,7 @@ static void *exchange(void *unused) {
     unsigned held = 0;
     for (unsigned step = 0; step < 5000; step++) {
         if (held == 0) {
-            held = depot_take(CLASS, &magazine, 0, MAGAZINE_MOST);
+            held = depot_take(0, CLASS, magazine->slots, MAGAZINE_MOST);
         }
         if (held == 0) {
             held = (unsigned)random_below(&random, MAGAZINE_MOST) + 1;
@@ -309,7 +349,7 @@ static void *exchange(void *unused) {
         for (unsigned i = 0; i < held; i++) {
             check_eq(*(uintptr_t *)magazine->slots[i], &held);
         }
-        magazine = depot_put(CLASS, magazine, held);
+        depot_put(0, CLASS, magazine->slots, held);
         held = 0;
     }
     depot_return_magazine(magazine);

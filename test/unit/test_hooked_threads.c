@@ -108,7 +108,7 @@ TEST(thread_with_a_cache_notices_hooks_of_its_arena) {
     supply.arena = 0;
     check(arena_set_hooks(0, &supply.table));
     void *object = NULL;
-    for (unsigned i = 0; i < 10000 && !(tls.modes & THREAD_HOOKED); i++) {
+    for (unsigned i = 0; i < 10000 && tls.hot == &tls.self->hot; i++) {
         object = tally_malloc(64);
         check(object != NULL);
     }

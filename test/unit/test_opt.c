@@ -24,7 +24,7 @@ static const char *parse(const char *text) {
 
 TEST(defaults_are_those_of_the_table) {
     defaults();
-    check_eq(opt.narenas, os_facts.cpus);
+    check_eq(opt.narenas, 4 * os_facts.cpus);
     opt.narenas = 0;
     for (size_t i = 0; i < opt_count(); i++) {
         const struct opt_row *row = opt_row(i);

@@ -206,7 +206,7 @@ TEST(variables_of_other_allocators_set_options) {
     check_str(init_with("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "9223372036854775807"), "");
     check_eq(opt.thread_cache_bytes, 1 << 30);
     check_eq(count_lines(init_with("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "")), 1);
-    check_eq(opt.thread_cache_bytes, 256 << 10);
+    check_eq(opt.thread_cache_bytes, 1 << 20);
 }
 
 /* ---------------------------------------------------------------- variables of leak checkers */

@@ -96,7 +96,7 @@ TEST(secure_process_does_not_read_the_environment) {
     struct capture capture = capture_begin();
     opt_init((struct opt_program){"stats_interval:8", NULL});
     check_str(capture_end(capture), "");
-    check_eq(opt.narenas, os_facts.cpus);
+    check_eq(opt.narenas, 4 * os_facts.cpus);
     check_eq(opt.all_slow, 0);
     check_eq(opt.confirm_conf, 0);
     check_eq(opt.dirty_decay_ms, 1000);

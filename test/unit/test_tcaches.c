@@ -222,14 +222,14 @@ static void *fork_when_told(void *object) {
     return NULL;
 }
 
-struct magazine *__real_depot_put(unsigned size_class, struct magazine *magazine, unsigned count);
-struct magazine *__wrap_depot_put(unsigned size_class, struct magazine *magazine, unsigned count);
-struct magazine *__wrap_depot_put(unsigned size_class, struct magazine *magazine, unsigned count) {
+void __real_depot_put(unsigned arena, unsigned size_class, void **slots, unsigned count);
+void __wrap_depot_put(unsigned arena, unsigned size_class, void **slots, unsigned count);
+void __wrap_depot_put(unsigned arena, unsigned size_class, void **slots, unsigned count) {
     if (forks_at_next_put) {
         forks_at_next_put = false;
         check(sem_post(&fork_now) == 0 && sem_wait(&fork_done) == 0);
     }
-    return __real_depot_put(size_class, magazine, count);
+    __real_depot_put(arena, size_class, slots, count);
 }
 
 TEST(cache_that_was_being_emptied_is_used_while_the_heap_shrinks) {

@@ -59,12 +59,16 @@ static void **slot_in_give(void) {
     return (void **)rec()->give - 1;
 }
 
+/* The only magazine of the depot: it takes the one that was returned last. */
 static struct magazine *new_waiting(unsigned count) {
+    void *objects[MAGAZINE_MOST];
+    check_eq(bin_refill(arena_bin(0, CLASS), objects, count, PAGES_MAY_GROW), count);
+    depot_drain_all();
     struct magazine *magazine = depot_new_magazine();
-    check_eq(bin_refill(arena_bin(0, CLASS), magazine->slots, count, PAGES_MAY_GROW), count);
-    depot_drain_all(); /* or it would be topped up with ours */
-    depot_return_magazine(depot_put(CLASS, magazine, count));
+    depot_return_magazine(magazine);
+    depot_put(0, CLASS, objects, count);
     check_eq(depot_count(CLASS), count);
+    check_eq(magazine->slots[0], objects[0]);
     return magazine;
 }
 
@@ -247,11 +251,16 @@ static void lose_magazine_of_pool(void) {
 }
 
 static void lose_magazine_of_depot(void) {
-    struct magazine *top = new_waiting(9);
-    struct magazine *taken = depot_new_magazine();
-    check_eq(depot_take(CLASS, &taken, 0, MAGAZINE_MOST), 9);
-    check_eq(taken, top);
-    bin_drain(CLASS, taken->slots, 9);
+    void *objects[MAGAZINE_MOST];
+    struct magazine *first = new_waiting(MAGAZINE_MOST);
+    check_eq(bin_refill(arena_bin(0, CLASS), objects, 9, PAGES_MAY_GROW), 9);
+    depot_put(0, CLASS, objects, 9); /* into a second one */
+    for (unsigned left = MAGAZINE_MOST + 9, got; left > 0; left -= got) {
+        got = depot_take(0, CLASS, objects, MAGAZINE_MOST);
+        bin_drain(CLASS, objects, got);
+    }
+    check(first->next != NULL); /* Both are empty, and the first became so last. */
+    first->next = NULL;
 }
 
 static void use_magazine_twice(void) {
@@ -270,7 +279,7 @@ static void miscount_depot(int change) {
 }
 
 TEST(wrong_count_of_a_depot_is_found) {
-    check_found(miscount_depot(-1), "count == depot_count(c)");
+    check_found(miscount_depot(-1), "count == count_in(depot)");
     check_found(miscount_depot(-9), "here >= 1 && here <= MAGAZINE_MOST'");
 }
 
