@@ -12,7 +12,7 @@
  *
  * Threads     One lock per bin.  Drain meets objects of several arenas in one magazine and holds
  *             one bin's lock at a time.
- * Invariant   A slab is in the set exactly when it is not full.  nempty <= 1 outside the functions.
+ * Invariant   A slab is in the set exactly when it is not full.  At most one is empty: `empty`.
  * Cost        Refill about 5 instructions per object, drain about 15 when neighbours in the
  *             magazine lie in different slabs; see bench/.
  * Read next   slab.c below, cache.c above.
@@ -94,6 +94,17 @@ static void leave_set(struct bin *bin, struct span *slab) {
     add(&bin->nonfull, -1u);
 }
 
+/* Slabs share no granule: its number, as in the class map, leads to the descriptor. */
+static uint32_t granule_of(const struct span *slab) {
+    assert((uint32_t)(slab->base >> LG_UNIT) != 0);
+    return (uint32_t)(slab->base >> LG_UNIT);
+}
+
+static struct span *empty_slab(const struct bin *bin) {
+    assert(bin->empty != 0);
+    return classmap_span_sharing((uintptr_t)bin->empty << LG_UNIT);
+}
+
 static size_t slab_units(const struct bin *bin) {
     return (size_classes[bin->size_class].slab_mask + 1) / UNIT_BYTES;
 }
@@ -156,7 +167,7 @@ static COLD struct span *take_tracked_units(struct bin *bin, enum pages_growth g
 /* ---------------------------------------------------------------- refill */
 
 static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
-    assert(lock_is_mine(&bin->lock) && bin->slabs == NULL);
+    assert(lock_is_mine(&bin->lock) && bin->slabs == NULL && bin->empty == 0);
     struct span *slab = UNLIKELY(bin->arena & ARENA_TRACKED) ? take_tracked_units(bin, growth)
                                                              : take_units(bin, growth);
     if (slab != NULL) {
@@ -165,18 +176,17 @@ static struct span *new_slab(struct bin *bin, enum pages_growth growth) {
         arena_add_units(bin->arena, slab_units(bin));
         add(&bin->nslabs, 1);
         count_add(&bin->nmade, 1);
-        bin->nempty++;
+        bin->empty = granule_of(slab);
         join_set(bin, slab);
     }
     return slab;
 }
 
 static void release_slab(struct bin *bin, struct span *slab) {
-    assert(slab_is_empty(slab) && bin->nempty >= 1);
+    assert(slab_is_empty(slab) && granule_of(slab) != bin->empty);
     leave_set(bin, slab);
     arena_add_units(bin->arena, -slab_units(bin));
     add(&bin->nslabs, -1u);
-    bin->nempty--;
     uintptr_t base = slab->base;
     slab_destroy(slab);
     if (UNLIKELY(bin->arena & ARENA_TRACKED)) { /* Only now: an array belongs to one slab. */
@@ -199,7 +209,7 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
             break;
         }
         assert(slab->arena == bin->arena && slab->size_class == bin->size_class);
-        bin->nempty -= slab_is_empty(slab);
+        bin->empty = slab_is_empty(slab) ? 0 : bin->empty;
         got += slab_take(slab, slots + got, count - got);
         if (slab_is_full(slab)) {
             leave_set(bin, slab);
@@ -207,7 +217,7 @@ unsigned bin_refill(struct bin *bin, void **slots, unsigned count, enum pages_gr
     }
     count_add(&bin->nmalloc, got);
     count_add(&bin->nfills, got > 1);
-    assert(got <= count && bin->nempty <= 1);
+    assert(got <= count);
     lock_release(&bin->lock);
     return got;
 }
@@ -241,9 +251,10 @@ static COLD void after_free(struct bin *bin, struct span *slab) {
         count_add(&bin->nreslabs, 1);
     }
     if (slab_is_empty(slab)) {
-        bin->nempty++;
-        if (bin->nempty > 1 || !keeps_empty_slab(bin)) {
+        if (bin->empty != 0 || !keeps_empty_slab(bin)) {
             release_slab(bin, slab);
+        } else {
+            bin->empty = granule_of(slab);
         }
     }
 }
@@ -279,7 +290,7 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
     }
     count_add(&bin->ndalloc, done);
     count_add(&bin->nflushes, done > 1);
-    assert(done >= 1 && bin->nempty <= 1);
+    assert(done >= 1);
     return done;
 }
 
@@ -469,25 +480,18 @@ void bin_note_slow_free(struct span *slab, uintptr_t address) {
     lock_release(&bin->lock);
 }
 
+/* Gives back the slab that is kept empty, if there is one. */
+static void release_empty(struct bin *bin) {
+    if (bin->empty != 0) {
+        struct span *slab = empty_slab(bin);
+        bin->empty = 0;
+        release_slab(bin, slab);
+    }
+}
+
 void bin_trim(struct bin *bin) {
     enter(bin);
-    if (bin->nempty == 0) {
-        lock_release(&bin->lock);
-        return;
-    }
-    /* Walk the set by taking it apart; there are few slabs in it, and this is a rare call. */
-    struct pairing_node *all = bin->slabs;
-    bin->slabs = NULL;
-    __atomic_store_n(&bin->nonfull, 0, __ATOMIC_RELAXED); /* Counters are read without the lock. */
-    while (all != NULL) {
-        struct span *slab = slab_of_node(all);
-        pairing_remove(&all, &slab->node);
-        join_set(bin, slab);
-        if (slab_is_empty(slab)) {
-            release_slab(bin, slab);
-        }
-    }
-    assert(bin->nempty == 0);
+    release_empty(bin);
     lock_release(&bin->lock);
 }
 
@@ -509,6 +513,7 @@ void bin_restart_counts(struct bin *bin) {
 struct bin_sums {
     struct bin *bin;
     size_t nslabs, nempty, nout, in_set;
+    struct pairing_node *surplus; /* empty slabs beside the one kept, linked by `back` */
 };
 
 static void sum_slab(struct span *slab, void *context) {
@@ -517,6 +522,7 @@ static void sum_slab(struct span *slab, void *context) {
         slab->arena == sums->bin->arena) {
         sums->nslabs++;
         sums->nempty += slab_is_empty(slab);
+        ensure(!slab_is_empty(slab) || granule_of(slab) == sums->bin->empty);
         sums->nout += slab_nout(slab);
         sums->in_set += !slab_is_apart(slab);
         ensure(!slab_is_apart(slab) == !slab_is_full(slab));
@@ -528,7 +534,7 @@ void bin_verify(struct bin *bin) {
     struct bin_sums sums = {.bin = bin};
     enter(bin); /* The background thread may be at work. */
     pages_walk(sum_slab, &sums);
-    ensure(sums.nslabs == bin->nslabs && sums.nempty == bin->nempty);
+    ensure(sums.nslabs == bin->nslabs && sums.nempty == (bin->empty != 0));
     ensure(sums.nout == bin_nout(bin) && sums.in_set == bin->nonfull);
     ensure(pairing_verify(bin->slabs) == sums.in_set);
     lock_release(&bin->lock);
@@ -546,7 +552,14 @@ static void repair_slab(struct span *slab, void *context) {
     sums->nslabs++;
     assert(slab_is_apart(slab));
     sums->nout += slab_nout(slab);
-    bin->nempty += slab_is_empty(slab);
+    if (slab_is_empty(slab) && bin->empty != 0) {
+        slab->node.back = sums->surplus;
+        sums->surplus = &slab->node;
+        return;
+    }
+    if (slab_is_empty(slab)) {
+        bin->empty = granule_of(slab);
+    }
     if (!slab_is_full(slab)) {
         join_set(bin, slab);
     }
@@ -566,10 +579,16 @@ static COLD void repair(struct bin *bin) {
     assert(lock_is_mine(&bin->lock));
     struct bin_sums sums = {.bin = bin};
     bin->slabs = NULL;
-    bin->nempty = 0;
+    bin->empty = 0;
     __atomic_store_n(&bin->nonfull, 0, __ATOMIC_RELAXED);
     pages_walk(repair_slab, &sums);
     arena_add_units(bin->arena, (sums.nslabs - bin->nslabs) * slab_units(bin));
     __atomic_store_n(&bin->nslabs, (uint32_t)sums.nslabs, __ATOMIC_RELAXED);
     repair_difference(&bin->nmalloc, &bin->ndalloc, sums.nout);
+    while (sums.surplus != NULL) {
+        struct span *slab = slab_of_node(sums.surplus);
+        sums.surplus = slab->node.back;
+        join_set(bin, slab);
+        release_slab(bin, slab);
+    }
 }

@@ -21,7 +21,7 @@ struct bin {
     uint64_t nreslabs; /* times a full slab could be taken from again */
     uint32_t nslabs;   /* now */
     uint32_t nonfull;  /* of these, in the set */
-    uint32_t nempty;   /* of these, slabs no object of which is handed out */
+    uint32_t empty; /* of these, the one no object of which is handed out: its granule; 0: none */
     uint16_t arena;
     uint8_t size_class;
 } __attribute__((aligned(CACHE_LINE)));

@@ -1,109 +1,88 @@
 /* SPDX-License-Identifier: MIT
  *
- * pairing.c - melding two trees is making the larger root a child of the smaller.
+ * pairing.c - melding two trees: the smaller root stays, and one of its two subtrees, left or right
+ * at random, is melded with the other tree.
+ *
+ *              3                      A walk that turns left or right at random leaves any binary
+ *            /   \     + 6            tree of n nodes after log2(n + 1) steps on average, however
+ *           5     9                   lopsided it is, and hardly ever after three times as many.
+ *          / \                        That bounds a single call, and not only the average of many.
+ *         7   8
  *
  * Read next   pairing.h for what it is used for.
  */
 #include "heap/pairing.h"
 
+#include "base/hash.h"
 #include "base/log.h"
 
-/* Joins two trees whose roots have no siblings; either may be NULL. */
-static struct pairing_node *meld(struct pairing_node *a, struct pairing_node *b) {
-    assert(a == NULL || a->sibling == NULL);
-    assert(b == NULL || b->sibling == NULL);
-    if (a == NULL || b == NULL) {
-        return a != NULL ? a : b;
-    }
-    if (b->key < a->key) {
-        struct pairing_node *swap = a;
-        a = b;
-        b = swap;
-    }
-    b->sibling = a->child;
-    b->back = a;
-    if (a->child != NULL) {
-        a->child->back = b;
-    }
-    a->child = b;
-    return a;
+/* Bits that have nothing to do with the shape of the trees. */
+static uint64_t toss(const struct pairing_node *a, const struct pairing_node *b) {
+    uint64_t mixed = hash_word((uintptr_t)a ^ hash_word((uintptr_t)b));
+    return mixed ^ mixed >> 32;
 }
 
-/* Melds the children of a removed root in pairs, then the pairs from last to first. */
-static struct pairing_node *meld_siblings(struct pairing_node *first) {
-    struct pairing_node *pairs = NULL;
-    while (first != NULL) {
-        struct pairing_node *a = first;
-        struct pairing_node *b = a->sibling;
-        first = b != NULL ? b->sibling : NULL;
-        a->sibling = a->back = NULL;
-        if (b != NULL) {
-            b->sibling = b->back = NULL;
-        }
-        struct pairing_node *pair = meld(a, b);
-        pair->sibling = pairs;
-        pairs = pair;
+/* Puts the meld of two trees, either of which may be NULL, in the place of `*link` under `parent`. */
+static void meld(struct pairing_node **link, struct pairing_node *parent, struct pairing_node *a,
+                 struct pairing_node *b) {
+    uint64_t coins = toss(a, b);
+    while (a != NULL && b != NULL) {
+        assert(a != b);
+        struct pairing_node *root = b->key < a->key ? b : a;
+        b = b->key < a->key ? a : b;
+        *link = root;
+        root->back = parent;
+        parent = root;
+        link = &root->child[coins & 1];
+        a = *link;
+        coins = coins >> 1 | coins << 63;
     }
-    struct pairing_node *root = NULL;
-    while (pairs != NULL) {
-        struct pairing_node *next = pairs->sibling;
-        pairs->sibling = NULL;
-        root = meld(root, pairs);
-        pairs = next;
+    struct pairing_node *rest = a != NULL ? a : b;
+    *link = rest;
+    if (rest != NULL) {
+        rest->back = parent;
     }
-    return root;
 }
 
 void pairing_insert(struct pairing_node **set, struct pairing_node *node, uint64_t key) {
     assert(*set != node);
-    node->key = key;
-    node->child = node->sibling = node->back = NULL;
-    *set = meld(*set, node);
+    *node = (struct pairing_node){.key = key};
+    meld(set, NULL, *set, node);
 }
 
 void pairing_remove(struct pairing_node **set, struct pairing_node *node) {
-    struct pairing_node *children = meld_siblings(node->child);
-    if (*set == node) {
-        *set = children;
-    } else {
-        assert(node->back != NULL);
-        if (node->back->child == node) {
-            node->back->child = node->sibling;
-        } else {
-            assert(node->back->sibling == node);
-            node->back->sibling = node->sibling;
-        }
-        if (node->sibling != NULL) {
-            node->sibling->back = node->back;
-        }
-        *set = meld(*set, children);
+    struct pairing_node *parent = node->back;
+    assert((parent == NULL) == (*set == node));
+    struct pairing_node **link = parent == NULL ? set : &parent->child[parent->child[1] == node];
+    assert(*link == node);
+    meld(link, parent, node->child[0], node->child[1]);
+    *node = (struct pairing_node){.key = UINT64_MAX};
+}
+
+/* The node behind this one in the walk that comes to a node before its subtrees; NULL at the end. */
+static const struct pairing_node *next_in_walk(const struct pairing_node *node) {
+    if (node->child[0] != NULL || node->child[1] != NULL) {
+        return node->child[node->child[0] == NULL];
     }
-    node->child = node->sibling = node->back = NULL;
-    node->key = UINT64_MAX;
+    for (; node->back != NULL; node = node->back) {
+        const struct pairing_node *right = node->back->child[1];
+        if (right != NULL && right != node) {
+            return right;
+        }
+    }
+    return NULL;
 }
 
 size_t pairing_verify(const struct pairing_node *set) {
-    /* Depth first without recursion: down to the child, along siblings, up over `back`. */
     size_t count = 0;
-    const struct pairing_node *node = set;
-    while (node != NULL) {
+    ensure(set == NULL || set->back == NULL);
+    for (const struct pairing_node *node = set; node != NULL; node = next_in_walk(node)) {
         count++;
-        for (const struct pairing_node *child = node->child; child; child = child->sibling) {
-            ensure(child->key >= node->key);
+        for (unsigned i = 0; i < 2; i++) {
+            const struct pairing_node *child = node->child[i];
+            ensure(child == NULL || child->key >= node->key);
+            ensure(child == NULL || child->back == node);
         }
-        ensure(node->child == NULL || node->child->back == node);
-        ensure(node->sibling == NULL || node->sibling->back == node);
-        if (node->child != NULL) {
-            node = node->child;
-            continue;
-        }
-        while (node != set && node->sibling == NULL) {
-            while (node->back->child != node) {
-                node = node->back;
-            }
-            node = node->back;
-        }
-        node = node == set ? NULL : node->sibling;
     }
     return count;
 }

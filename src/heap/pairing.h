@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * pairing.h - a set of nodes of which the one with the smallest key is wanted: a pairing heap.
+ * pairing.h - a set of nodes of which the one with the smallest key is wanted: a heap that melds.
  *
  * Bins keep their slabs this way and the page heap its chunks, by address.  Preferring the lowest
  * is what lets the others run empty and be given back.
  *
  * Threads     Call with the lock that guards the set.
  * Invariant   A node's key is at least its parent's; a node outside every set has key ~0.
- * Cost        Insert and look are constant, remove is logarithmic on average.
+ * Cost        To look is constant, to insert and to remove logarithmic, each single call.
  */
 #pragma once
 
@@ -15,9 +15,8 @@
 
 struct pairing_node {
     uint64_t key;
-    struct pairing_node *child;   /* first child */
-    struct pairing_node *sibling; /* next child of the same parent */
-    struct pairing_node *back;    /* previous sibling, or the parent for a first child */
+    struct pairing_node *child[2];
+    struct pairing_node *back; /* the parent */
 };
 
 /* A set is a pointer to its smallest node, NULL when empty. */

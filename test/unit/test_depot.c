@@ -283,7 +283,7 @@ TEST(depots_close_when_the_heap_shrinks_and_open_on_demand) {
     check(bin_heap_is_shrinking());
     check_eq(depot_count(CLASS), 0);
     check_eq(nout(CLASS), 0);
-    check_eq(arena_bin(0, CLASS)->nempty, 0);
+    check_eq(arena_bin(0, CLASS)->empty, 0);
     put_bytes(CLASS + 1, 1 << 20);
     check_eq(depot_count(CLASS + 1), 0);
     ask_for_bytes(CLASS, 1 << 20);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_pairing.c - the pairing heap against an array that is searched from end to end.
+ * test_pairing.c - the melding heap against an array that is searched from end to end.
  */
 #include "heap/pairing.h"
 
@@ -36,7 +36,7 @@ static void step(struct pairing_node **set, struct random *random, uint64_t keys
     } else if (inside[i]) {
         pairing_remove(set, &nodes[i]);
         check_eq(nodes[i].key, UINT64_MAX);
-        check(nodes[i].child == NULL && nodes[i].sibling == NULL && nodes[i].back == NULL);
+        check(nodes[i].child[0] == NULL && nodes[i].child[1] == NULL && nodes[i].back == NULL);
         inside[i] = false;
     }
 }
@@ -104,5 +104,6 @@ TEST(verify_stops_at_a_broken_order) {
     }
     check_eq(pairing_verify(set), 10);
     nodes[5].key = 1;
-    check_dies(pairing_verify(set), "tally: internal error: 'child->key >= node->key'", SIGABRT);
+    check_dies(pairing_verify(set),
+               "tally: internal error: 'child == NULL || child->key >= node->key'", SIGABRT);
 }
