@@ -66,7 +66,7 @@ static __attribute__((noinline)) void *alloc_with_flags(size_t size, int flags) 
     if (UNLIKELY(object == NULL)) {
         guard_fail("mallocx", ENOMEM);
     } else if (request.zero && !zeroed) {
-        memset(object, 0, bytes != 0 ? bytes : heap_locate(object).size);
+        fill_zeros(object, bytes != 0 ? bytes : heap_locate(object).size);
     }
     return object;
 }

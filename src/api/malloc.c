@@ -181,7 +181,10 @@ EXPORT void *tally_calloc(size_t count, size_t size) {
     if (object == NULL) {
         return fail("calloc", ENOMEM);
     }
-    return zeroed ? object : memset(object, 0, bytes);
+    if (!zeroed) {
+        fill_zeros(object, bytes);
+    }
+    return object;
 }
 
 /* realloc(pointer, 0), as the option zero_realloc wants it; false: go on. */

@@ -77,7 +77,7 @@ static size_t fill_batch(const struct batch *batch) {
             break;
         }
         if (request.zero && !zeroed) {
-            memset(object, 0, heap_size_for(batch->size, request.alignment));
+            heap_zero_new(object, heap_size_for(batch->size, request.alignment));
         }
         batch->ptrs[filled] = object;
     }

@@ -18,12 +18,22 @@ COLD void fill_new_bytes(void *object, size_t from, bool *zeroed) {
     if (from >= size || (opt.zero && *zeroed)) {
         return;
     }
-    if (opt.zero) {
+    if (opt.zero && from == 0) {
+        heap_zero_new(object, size);
+        *zeroed = true;
+    } else if (opt.zero) {
         memset((char *)object + from, 0, size - from);
-        *zeroed = from == 0;
     } else if (opt.junk != JUNK_FREE) {
         memset((char *)object + from, JUNK_NEW, size - from);
         *zeroed = false;
+    }
+}
+
+void fill_zeros(void *object, size_t bytes) {
+    if (UNLIKELY(opt.junk != JUNK_FALSE)) {
+        memset(object, 0, bytes);
+    } else {
+        heap_zero_new(object, bytes);
     }
 }
 

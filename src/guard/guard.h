@@ -50,6 +50,9 @@ static inline void fill_new(void *object, size_t from, bool *zeroed) {
     }
 }
 
+/* Makes a new object, which nobody but fill_new has written to, read as zeros. */
+void fill_zeros(void *object, size_t bytes);
+
 /* Fills an object that is about to be freed, if heap_look found a live one. */
 static inline void fill_freed(const struct heap_object *object) {
     if (UNLIKELY(opt.junk != JUNK_FALSE)) {

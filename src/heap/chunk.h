@@ -4,7 +4,7 @@
  *
  *      addresses   |unit 0 |unit 1 |unit 2 |unit 3 |  ...  |unit 127|      2 MiB, aligned
  *      used            1       1       1       0               0
- *      touched         1       1       1       1               0           0: reads as zeros
+ *      touched         1       0       0       1               0           0: reads as zeros
  *      first           0       1       1      255             255
  *      span[]        slab    large   (unused)
  *                  1 unit   2 units
@@ -16,7 +16,8 @@
  * Threads     The maps and first change under the page heap's lock; a span belongs to its owner (a
  *             bin's lock, or whoever holds the large object).  Lookups take no lock: they are made
  *             for addresses the caller owns, or end in a refusal.
- * Invariant   used[u] == (first[u] != UNIT_FREE); free and touched means dirty or muzzy.
+ * Invariant   used[u] == (first[u] != UNIT_FREE); free and touched means dirty or muzzy; used and
+ *             touched means that it did not read as zeros when it was taken.
  */
 #pragma once
 

@@ -131,7 +131,6 @@ bool dirty_reuse(struct chunk *chunk, unit_map units) {
     assert((chunk->used & units) == units);
     unit_map was_touched = chunk->touched & units;
     unit_map was_muzzy = chunk->muzzy & units;
-    chunk->touched |= units;
     chunk->muzzy &= ~units;
     if (was_touched != was_muzzy) {
         take_from(CHUNK_DIRTY, chunk, was_touched & ~was_muzzy);
@@ -403,7 +402,6 @@ void dirty_reset(void) {
 }
 
 void dirty_add_again(struct chunk *chunk) {
-    chunk->touched = ~(unit_map)0;
     chunk->muzzy = 0;
     chunk->early = 0;
     memset(chunk->queued, 0, sizeof(chunk->queued));
@@ -412,7 +410,6 @@ void dirty_add_again(struct chunk *chunk) {
 
 size_t dirty_verify_chunk(const struct chunk *chunk) {
     ensure((chunk->muzzy & ~chunk->touched) == 0 && (chunk->muzzy & chunk->used) == 0);
-    ensure((chunk->used & ~chunk->touched) == 0);
     size_t kept = 0;
     for (unsigned kind = 0; kind < CHUNK_QUEUES; kind++) {
         ensure((dirty_units(kind, chunk) != 0) == chunk->queued[kind].is_in);

@@ -30,7 +30,7 @@ extern _Atomic int64_t dirty_decay_ms[CHUNK_QUEUES] HIDDEN;
 /* Free units are taken into use: they are no longer kept.  True when they read as zeros. */
 bool dirty_reuse(struct chunk *chunk, unit_map units);
 
-/* Units became free and are kept for now. */
+/* Units became free, are marked as touched, and are kept for now. */
 void dirty_keep(struct chunk *chunk, unit_map units);
 
 /* Before `units` units are kept: looks at the clock, now and then; true when it did. */
@@ -62,7 +62,7 @@ size_t dirty_purge_piece(void);
 /* Forgets the queues and the sums; every chunk is added again afterwards by dirty_add_again. */
 void dirty_reset(void);
 
-/* After a reset: all free units of the chunk count as dirty. */
+/* After a reset: all touched free units of the chunk count as dirty. */
 void dirty_add_again(struct chunk *chunk);
 
 /* Checks one chunk; the units of it that are kept. */

@@ -143,6 +143,15 @@ void *heap_alloc_aligned(size_t size, size_t alignment) {
     return alloc_any(size_class_aligned(size, alignment), size, alignment, &zeroed);
 }
 
+void heap_zero_new(void *object, size_t bytes) {
+    const struct span *span = classmap_span((uintptr_t)object);
+    if (span != NULL && span->kind == SPAN_LARGE) {
+        large_zero(span, bytes);
+    } else {
+        __builtin_memset(object, 0, bytes);
+    }
+}
+
 /* ---------------------------------------------------------------- judging an address */
 
 /* A free object carries the secret, and by accident a live one may too: only finding it in a cache

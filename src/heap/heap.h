@@ -109,6 +109,9 @@ struct heap_object {
 void *heap_alloc(size_t size, bool *zeroed);
 void *heap_alloc_aligned(size_t size, size_t alignment);
 
+/* Makes the first `bytes` bytes of a new object, which nobody has written to, read as zeros. */
+void heap_zero_new(void *object, size_t bytes);
+
 /* Judges an address.  Proves a suspicion of double free, so "double free" is certain. */
 struct heap_object heap_look(const void *address);
 

@@ -29,6 +29,8 @@
 #include "heap/extents.h"
 #include "heap/moved.h"
 #include "heap/region.h"
+#include "heap/units.h"
+#include "opt/opt.h"
 
 enum {
     MOVE_LEAST = 128 << 10, /* below that, copying is as fast, and needs no mapping */
@@ -115,14 +117,42 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
     return (void *)span->base;
 }
 
+/* ---------------------------------------------------------------- zeros */
+
+/* Writing zeros costs a third of what the kernel asks for taking pages back, as long as there is
+ * memory behind all of them; but it gives memory to pages that have none, and may never need it. */
+static void zero_run(void *start, size_t bytes, bool by_kernel) {
+    assert(bytes > 0);
+    if (!by_kernel || os_purge(start, align_up(bytes, os_facts.page_bytes)) != 0) {
+        memset(start, 0, bytes);
+    }
+}
+
+void large_zero(const struct span *span, size_t bytes) {
+    assert(bytes <= span->bytes && span->kind == SPAN_LARGE);
+    bool by_kernel = bytes >= opt.calloc_madvise_threshold && !(span->arena & ARENA_HOOKED) &&
+                     os_facts.page_bytes <= UNIT_BYTES;
+    uintptr_t end = span->base + bytes;
+    struct units_range range = {span->base, units_for(max_size(bytes, 1))};
+    struct units_part part;
+    while (units_next(&range, &part)) {
+        unit_map stale = pages_stale_units(&part);
+        unsigned first = 0, length;
+        for (; (length = chunk_next_run(stale, &first)) > 0; first += length) {
+            uintptr_t start = part.chunk->base + (uintptr_t)first * UNIT_BYTES;
+            zero_run((void *)start, min_size((size_t)length * UNIT_BYTES, end - start), by_kernel);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- giving back */
+
 /* False when somebody else was first. */
 bool large_claim(struct span *span) {
     uint8_t expected = SPAN_LARGE;
     return __atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
-
-/* ---------------------------------------------------------------- giving back */
 
 /* The addresses are mapped by others, or may be: nobody gets these units again. */
 static COLD void lose(size_t units) {

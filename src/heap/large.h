@@ -21,6 +21,10 @@ size_t large_most_bytes(void);
 /* Usable bytes of a block of this size. */
 size_t large_usable_bytes(size_t bytes);
 
+/* Makes the first `bytes` bytes of a block, which nobody has written to since it was allocated,
+ * read as zeros.  Only what may not is written, or given to the kernel. */
+void large_zero(const struct span *span, size_t bytes);
+
 /* Frees the block of this span in two steps.  The first makes it nobody's; false if it already was.
  * The second gives its memory back.  Walks over spans do the first under the page heap's lock. */
 bool large_claim(struct span *span);

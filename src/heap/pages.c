@@ -247,18 +247,31 @@ bool pages_extend(uintptr_t base, size_t units, size_t more, enum pages_growth g
     return fits;
 }
 
+unit_map pages_stale_units(const struct units_part *part) {
+    enter();
+    unit_map stale = part->chunk->touched & chunk_units(part->first, part->count);
+    lock_release(&g.lock);
+    return stale;
+}
+
 /* ---------------------------------------------------------------- giving back */
+
+/* They are marked before they are free: that is what the child of a fork goes by (repair). */
+static void mark_touched(struct chunk *chunk, unit_map units, bool zeros) {
+    assert(lock_is_mine(&g.lock) && (chunk->used & units) == units);
+    chunk->touched = zeros ? chunk->touched & ~units : chunk->touched | units;
+}
 
 static void give_back(uintptr_t base, size_t units, bool zeros) {
     struct units_range range = {base, units};
     struct units_part part;
     while (units_next(&range, &part)) {
+        unit_map map = chunk_units(part.first, part.count);
+        mark_touched(part.chunk, map, zeros);
         units_mark_free(part.chunk, part.first, part.count);
         add_used(-(size_t)part.count);
-        if (zeros) {
-            part.chunk->touched &= ~chunk_units(part.first, part.count);
-        } else {
-            dirty_keep(part.chunk, chunk_units(part.first, part.count));
+        if (!zeros) {
+            dirty_keep(part.chunk, map);
         }
         settle(part.chunk);
     }
@@ -562,6 +575,7 @@ static void settle_again(struct chunk *chunk, void *context) {
 /*
  * Another thread held the lock when this process was forked, and is gone.  Units it was taking are
  * lost (nobody has seen them), units it was giving back are free or lost; nothing is owned twice.
+ * What is touched is marked before it is free, and what is purged after, so it stays true.
  */
 static COLD void repair(void) {
     region_reset();

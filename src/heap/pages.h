@@ -35,6 +35,10 @@ struct span *pages_take(size_t units, size_t alignment, enum pages_growth growth
  * grow by half without moving.  Nothing is kept free for it. */
 struct span *pages_take_to_grow(size_t units, enum pages_growth growth, bool *zeroed);
 
+/* Of a part of a span, the units that did not read as zeros when they were taken. */
+struct units_part;
+unit_map pages_stale_units(const struct units_part *part);
+
 /* Gives back `units` units from `base` on; the owner has forgotten them already. */
 void pages_give_back(uintptr_t base, size_t units);
 

@@ -75,7 +75,10 @@ void units_mark_free(struct chunk *chunk, unsigned first, unsigned count) {
     assert(pages_is_mine() && count >= 1);
     ensure((chunk->used & units) == units);
     chunk->used &= ~units;
-    memset(chunk->first + first, UNIT_FREE, count);
+    for (unsigned unit = first; unit < first + count; unit++) {
+        /* Release: the child of a fork that finds it free finds the maps as they were before. */
+        __atomic_store_n(&chunk->first[unit], UNIT_FREE, __ATOMIC_RELEASE);
+    }
 }
 
 unsigned units_continue(const struct units_part *part, uintptr_t base) {

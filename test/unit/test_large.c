@@ -4,11 +4,14 @@
  */
 #include "heap/large.h"
 
+#include <sys/mman.h>
+
 #include "base/os.h"
 #include "heap/classmap.h"
 #include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/moved.h"
+#include "opt/opt.h"
 #include "unit.h"
 
 /* Nothing is given back behind a test's back. */
@@ -104,6 +107,59 @@ TEST(zeroed_is_said_only_of_zeros) {
             pages_purge_all();
         }
     }
+}
+
+static size_t resident_pages(const char *block, size_t bytes) {
+    static unsigned char pages[16 * MIB / 4096];
+    check(mincore((void *)(uintptr_t)block, bytes, pages) == 0);
+    size_t count = 0;
+    for (size_t i = 0; i < bytes / os_facts.page_bytes; i++) {
+        count += pages[i] & 1;
+    }
+    return count;
+}
+
+static void check_zeros(const char *block, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) {
+        check(block[i] == 0);
+    }
+}
+
+/* Leaves free memory of which every other 64 KiB were used and the rest reads as zeros. */
+static void leave_a_mix(void) {
+    enum { BLOCKS = 200, BYTES = 64 << 10 };
+    static char *block[BLOCKS];
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        block[i] = alloc(BYTES, 1);
+    }
+    for (unsigned i = 1; i < BLOCKS; i += 2) {
+        check(free_span(span_of(block[i])));
+    }
+    pages_purge_all();
+    for (unsigned i = 0; i < BLOCKS; i += 2) {
+        memset(block[i], 0x5a, BYTES);
+        check(free_span(span_of(block[i])));
+    }
+}
+
+static void check_zeroed_block(size_t bytes, bool by_kernel) {
+    bool zeroed = true;
+    leave_a_mix();
+    char *block = large_alloc(bytes, 1, PAGES_IN_CHUNKS, &zeroed, 0);
+    check(block != NULL && !zeroed);
+    size_t before = resident_pages(block, bytes);
+    check(before > 0 && before < bytes / os_facts.page_bytes);
+    large_zero(span_of(block), bytes);
+    check_eq(resident_pages(block, bytes), by_kernel ? 0 : before);
+    check_zeros(block, bytes);
+    check(free_span(span_of(block)));
+    heap_verify();
+}
+
+TEST(zeros_are_written_only_where_memory_was_used) {
+    check_zeroed_block(4 * MIB, false);
+    pages_purge_all();
+    check_zeroed_block(opt.calloc_madvise_threshold, true);
 }
 
 TEST(block_shrinks_in_place_and_gives_its_end_back) {

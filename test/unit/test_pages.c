@@ -451,3 +451,29 @@ TEST(child_of_a_fork_repairs_what_another_thread_left_half_done) {
     }
     pages_verify();
 }
+
+/* Frees units and purges some, so that the lock is held most of the time. */
+static void *purge_again_and_again(void *stop) {
+    while (!atomic_load((atomic_bool *)stop)) {
+        pages_purge_all();
+        pages_verify();
+    }
+    return NULL;
+}
+
+TEST(child_of_a_fork_knows_what_reads_as_zeros) {
+    atomic_bool stop = false;
+    pthread_t thread;
+    struct held held = take(20 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
+    give(&held);
+    pages_purge_all();
+    check(pthread_create(&thread, NULL, purge_again_and_again, &stop) == 0);
+    for (unsigned i = 0; i < 50 / SLOWER; i++) {
+        check_child({
+            pages_verify();
+            check(pages_totals().dirty <= CHUNK_BYTES);
+        });
+    }
+    atomic_store(&stop, true);
+    check(pthread_join(thread, NULL) == 0);
+}

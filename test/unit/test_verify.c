@@ -365,10 +365,10 @@ static struct chunk *chunk(void) {
 
 TEST(wrong_page_heap_is_found) {
     check_found(shrink_large(), "found.large_bytes == ");
-    check_found(chunk()->used ^= (unit_map)1 << 100, "(chunk->used & ~chunk->touched) == 0'");
+    check_found(chunk()->used ^= (unit_map)1 << 100, "used == (chunk->first[unit] != UNIT_FREE)'");
     check_found(chunk()->first[100] = 100, "used == (chunk->first[unit] != UNIT_FREE)'");
     check_found(chunk()->bucket ^= 1, "chunk->bucket == ");
-    check_found(chunk()->touched &= ~chunk()->used, "(chunk->used & ~chunk->touched) == 0'");
+    check_found(chunk()->touched |= (unit_map)1 << 100, "(dirty_units(kind, chunk) != 0) == ");
     check_found(chunk()->muzzy |= 1, "(chunk->muzzy & ~chunk->touched) == 0");
 }
 
