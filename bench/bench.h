@@ -53,17 +53,18 @@ static inline void keep(void *p) {
     __asm__ volatile("" : : "r"(p) : "memory");
 }
 
-/* The text of argument `key`, or `fallback` when the command line does not give it. */
+/* The text of argument `key`, the last where there are several, or `fallback`. */
 static inline const char *arg_text(const char *key, const char *fallback) {
     size_t length = strlen(key);
+    const char *value = NULL;
     for (int i = 0; i < bench_args.count; i++) {
         const char *text = bench_args.text[i];
         if (strncmp(text, key, length) == 0 && text[length] == '=') {
             bench_args.used[i] = true;
-            return text + length + 1;
+            value = text + length + 1;
         }
     }
-    return fallback;
+    return value == NULL ? fallback : value;
 }
 
 /* The number of argument `key`; anything but a plain decimal number ends the program. */

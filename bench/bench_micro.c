@@ -2,13 +2,14 @@
  *
  * Small allocation patterns, one per run: `bench_micro PATTERN [key=value ...]`.  Each prints one
  * line of key=value: the time per malloc+free pair (the best of its rounds) and the resident size.
+ * Patterns of several threads, and of random sizes of any law, are in bench_threads.c.
  *
  *   hello    nothing at all: what the library costs a program that does not use it
  *   pair     malloc, write, free
  *   burst    n blocks, then all freed in order lifo, fifo or random
  *   churn    `live` blocks of 8..1000 bytes; one chosen at random is replaced, again and again
- *   cross    one thread allocates, another frees, batches of pointers handed over in a ring
- *   larson   threads that replace random blocks, then leave all to a successor thread and exit
+ *   usable   malloc_usable_size of 1,000 blocks
+ *   inplace  realloc by a few bytes, which needs no other block
  *   realloc  buffers that grow by 1.3 from 16 bytes to some MiB, as strings and vectors do
  *   grow     blocks that grow by turns from 128 KiB to some MiB in steps of some KiB
  *   move     one step of realloc, 64 to 65 MiB, with another block in the way; copy=1 does by hand
@@ -23,10 +24,8 @@
  */
 #include "bench.h"
 
+#include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
-#include <stdatomic.h>
 
 #include "list.h"
 
@@ -226,163 +225,44 @@ static void run_churn(void) {
     print_result("churn", best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, pairs, churn_round, &churn));
 }
 
-/*
- * The ring between producer and consumer.  Each side writes its own counter only; a batch belongs
- * to the producer until `filled` passes it and to the consumer until `emptied` does.
- */
-enum { RING_BATCHES = 64, BATCH = 64, CROSS_STEPS = 1 << 14 };
+enum { ASKED = 1000, ASKED_REPEAT = 500 };
 
-static struct {
-    _Alignas(64) atomic_size_t filled;
-    _Alignas(64) atomic_size_t emptied;
-    _Alignas(64) void *block[RING_BATCHES][BATCH];
-    const struct step *step;
-    size_t batches; /* per round */
-    size_t total;   /* over all rounds: when the consumer may leave */
-} ring;
-
-/* Spin a little, then let others run: the machine may have fewer free CPUs than threads. */
-static void wait_a_moment(size_t *spins) {
-    if (++*spins % 256 == 0) {
-        sched_yield();
-    }
-    keep(NULL);
-}
-
-static void wait_until_emptied(size_t count) {
-    size_t spins = 0;
-    while (atomic_load_explicit(&ring.emptied, memory_order_acquire) < count) {
-        wait_a_moment(&spins);
-    }
-}
-
-static void *consume(void *unused) {
-    for (size_t i = 0; i < ring.total; i++) {
-        size_t spins = 0;
-        while (atomic_load_explicit(&ring.filled, memory_order_acquire) <= i) {
-            wait_a_moment(&spins);
+static void usable_round(void *context) {
+    void **block = context;
+    for (size_t again = 0; again < ASKED_REPEAT; again++) {
+        for (size_t i = 0; i < ASKED; i++) {
+            keep((void *)malloc_usable_size(block[i]));
         }
-        for (size_t k = 0; k < BATCH; k++) {
-            char *block = ring.block[i % RING_BATCHES][k];
-            keep((void *)(uintptr_t)*block); /* The consumer reads what it was sent. */
-            free(block);
-        }
-        atomic_store_explicit(&ring.emptied, i + 1, memory_order_release);
     }
-    return unused;
 }
 
-static void cross_round(void *unused) {
-    (void)unused;
-    size_t first = atomic_load_explicit(&ring.filled, memory_order_relaxed);
-    for (size_t i = first; i < first + ring.batches; i++) {
-        wait_until_emptied(i + 1 > RING_BATCHES ? i + 1 - RING_BATCHES : 0);
-        for (size_t k = 0; k < BATCH; k++) {
-            ring.block[i % RING_BATCHES][k] =
-                take(true, ring.step[(i * BATCH + k) % CROSS_STEPS].size);
+/* By some bytes more and less, which every allocator can do where the block is. */
+static void inplace_round(void *context) {
+    void **block = context;
+    for (size_t again = 0; again < ASKED_REPEAT; again++) {
+        for (size_t i = 0; i < ASKED; i++) {
+            block[i] = realloc(block[i], LARGEST - again % 8);
         }
-        atomic_store_explicit(&ring.filled, i + 1, memory_order_release);
     }
-    wait_until_emptied(first + ring.batches);
 }
 
-static void run_cross(void) {
-    ring.batches = arg_number("batches", 8192);
-    size_t rounds = arg_number("rounds", 10);
+static void run_asking(const char *pattern, void (*round)(void *)) {
+    size_t rounds = arg_number("rounds", 20);
     args_end();
-    ring.total = ring.batches * rounds;
-    ring.step = make_steps(CROSS_STEPS, 1);
-    pthread_t consumer;
-    if (pthread_create(&consumer, NULL, consume, NULL) != 0) {
-        say(2, "cannot start the consumer thread\n");
-        _exit(1);
+    static void *block[ASKED];
+    for (size_t i = 0; i < ASKED; i++) {
+        block[i] = take(true, round == inplace_round ? LARGEST : SMALLEST + i);
     }
-    double ns = best_ns(CLOCK_MONOTONIC, rounds, ring.batches * BATCH, cross_round, NULL);
-    pthread_join(consumer, NULL);
-    print_result("cross", ns);
+    size_t calls = (size_t)ASKED * ASKED_REPEAT;
+    print_result(pattern, best_ns(CLOCK_PROCESS_CPUTIME_ID, rounds, calls, round, block));
 }
 
-/*
- * A lane is a chain of threads, each the heir of the one before: it finds the blocks its
- * predecessor allocated, replaces them one by one, starts its own successor and exits.
- */
-struct lane {
-    void **block;
-    const struct step *step;
-    size_t steps;       /* per thread */
-    size_t generations; /* threads still to come in this round */
-    size_t offset;      /* where in the shared list of steps the next thread begins */
-};
-
-enum { LANES_MOST = 16, STEP_LIST = 1 << 14 };
-
-static struct {
-    struct lane lane[LANES_MOST];
-    size_t lanes, generations;
-    sem_t ended; /* raised once per lane when its last thread is through */
-} larson;
-
-static void start_heir(struct lane *lane);
-
-static void *live_as_heir(void *context) {
-    struct lane *lane = context;
-    for (size_t i = 0; i < lane->steps; i++) {
-        const struct step *step = &lane->step[(lane->offset + i) % STEP_LIST];
-        free(lane->block[step->slot]);
-        lane->block[step->slot] = take(true, step->size);
-    }
-    lane->offset += lane->steps;
-    lane->generations--;
-    if (lane->generations > 0) {
-        start_heir(lane);
-    } else {
-        sem_post(&larson.ended);
-    }
-    return NULL;
+static void run_usable(void) {
+    run_asking("usable", usable_round);
 }
 
-static void start_heir(struct lane *lane) {
-    pthread_t heir;
-    if (pthread_create(&heir, NULL, live_as_heir, lane) != 0 || pthread_detach(heir) != 0) {
-        say(2, "cannot start a thread\n");
-        _exit(1);
-    }
-}
-
-static void larson_round(void *unused) {
-    (void)unused;
-    for (size_t i = 0; i < larson.lanes; i++) {
-        larson.lane[i].generations = larson.generations;
-        start_heir(&larson.lane[i]);
-    }
-    for (size_t i = 0; i < larson.lanes; i++) {
-        sem_wait(&larson.ended);
-    }
-}
-
-static void run_larson(void) {
-    size_t slots = arg_number("slots", 1000);
-    size_t steps = arg_number("steps", 10000);
-    size_t rounds = arg_number("rounds", 10);
-    larson.lanes = arg_number("lanes", 2);
-    larson.generations = arg_number("generations", 40);
-    args_end();
-    if (larson.lanes > LANES_MOST) {
-        say(2, "larson has at most %d lanes\n", LANES_MOST);
-        _exit(EXIT_USAGE);
-    }
-    const struct step *step = make_steps(STEP_LIST, slots);
-    for (size_t i = 0; i < larson.lanes; i++) {
-        struct lane *lane = &larson.lane[i];
-        *lane = (struct lane){.step = step, .steps = steps, .offset = i * STEP_LIST / LANES_MOST};
-        lane->block = harness_memory(slots * sizeof *lane->block);
-        for (size_t k = 0; k < slots; k++) {
-            lane->block[k] = take(true, step[k % STEP_LIST].size);
-        }
-    }
-    sem_init(&larson.ended, 0, 0);
-    size_t pairs = larson.lanes * larson.generations * steps;
-    print_result("larson", best_ns(CLOCK_MONOTONIC, rounds, pairs, larson_round, NULL));
+static void run_inplace(void) {
+    run_asking("inplace", inplace_round);
 }
 
 enum { BUFFERS = 16 };
@@ -624,9 +504,10 @@ static const struct pattern {
     const char *name;
     void (*run)(void);
 } patterns[] = {
-    {"hello", run_hello}, {"pair", run_pair},     {"burst", run_burst},     {"churn", run_churn},
-    {"cross", run_cross}, {"larson", run_larson}, {"realloc", run_realloc}, {"large", run_large},
-    {"grow", run_grow},   {"move", run_move},     {"idle", run_idle},       {"phase", run_phase},
+    {"hello", run_hello},     {"pair", run_pair},     {"burst", run_burst},
+    {"churn", run_churn},     {"usable", run_usable}, {"inplace", run_inplace},
+    {"realloc", run_realloc}, {"large", run_large},   {"grow", run_grow},
+    {"move", run_move},       {"idle", run_idle},     {"phase", run_phase},
 };
 
 int main(int argc, char **argv) {

@@ -20,23 +20,35 @@ import sys
 
 import benchlib
 
-# name, arguments of bench_micro, few and many repeats, pairs in one repeat
+# name, program and its arguments, what is repeated, few and many repeats, pairs in one repeat
 PATTERNS = (
-    ("pair 64 B", ["pair", "size=64"], 10_000, 110_000, 1),
-    ("burst 1000 LIFO 64 B", ["burst", "n=1000", "order=lifo"], 20, 120, 1_000),
-    ("burst 1000 random 64 B", ["burst", "n=1000", "order=random"], 20, 120, 1_000),
-    ("burst 100000 random 64 B", ["burst", "n=100000", "order=random"], 2, 6, 100_000),
-    ("churn 1000 live 8..1000 B", ["churn", "live=1000"], 2, 6, 50_000),
-    ("churn 200000 live 8..1000 B", ["churn", "live=200000", "steps=500000"], 1, 3, 500_000),
+    ("pair 64 B", "micro pair size=64", "repeat", 10_000, 110_000, 1),
+    ("burst 1000 LIFO 64 B", "micro burst n=1000 order=lifo", "repeat", 20, 120, 1_000),
+    ("burst 1000 random 64 B", "micro burst n=1000 order=random", "repeat", 20, 120, 1_000),
+    ("burst 100000 random 64 B", "micro burst n=100000 order=random", "repeat", 2, 6, 100_000),
+    ("churn 1000 live 8..1000 B", "micro churn live=1000", "repeat", 2, 6, 50_000),
+    ("churn 200000 live 8..1000 B", "micro churn live=200000 steps=500000", "repeat", 1, 3,
+     500_000),
+    # The same never comes again, as it does in churn, and sizes span more classes.
+    ("mixed 1000 live 8 B..16 KiB", "threads replace slots=1000 most=16384 law=inverse", "rounds",
+     2, 6, 100_000),
+    ("mixed 200000 live 8 B..4 KiB", "threads replace slots=200000 most=4096 law=inverse "
+     "steps=500000", "rounds", 1, 3, 500_000),
+    ("replace 5000 live 8..1000 B", "threads replace", "rounds", 2, 6, 100_000),
+    ("replace 5000 live, sized delete", "threads replace free=sized", "rounds", 2, 6, 100_000),
+    ("1500 B, sized delete", "threads blocks least=1500 most=1500 free=sized", "rounds", 2, 12,
+     10_001),
+    ("64 KiB pair", "threads blocks least=65536 most=65536", "rounds", 2, 12, 10_001),
+    ("16000 B, burst of 8", "threads blocks least=16000 most=16000 n=8", "rounds", 2, 12, 17_784),
 )
 
 
 def count(program, allocator, arguments):
-    """Instructions of one whole run of bench_micro."""
+    """Instructions of one whole run of a program."""
     environment = benchlib.clean_environment(allocator)
     environment["LD_PRELOAD"] = allocator.path
     command = ["valgrind", "--tool=cachegrind", "--cache-sim=no",
-               "--cachegrind-out-file=/dev/null", program, *arguments, "rounds=1"]
+               "--cachegrind-out-file=/dev/null", program, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"I +refs: +([0-9,]+)", done.stderr)
     if done.returncode != 0 or not found:
@@ -46,16 +58,17 @@ def count(program, allocator, arguments):
     return int(found.group(1).replace(",", ""))
 
 
-def additional(program, allocator, pattern, calls):
+def additional(programs, allocator, pattern, calls):
     """What the run with many repeats executes more than the one with few."""
-    _, arguments, few, many, _ = pattern
-    few_count, many_count = (count(program, allocator, [*arguments, f"calls={calls}",
-                                                        f"repeat={repeat}"])
+    _, command, key, few, many, _ = pattern
+    program, *arguments = command.split()
+    few_count, many_count = (count(programs[program], allocator,
+                                   [*arguments, f"calls={calls}", "rounds=1", f"{key}={repeat}"])
                              for repeat in (few, many))
     return many_count - few_count
 
 
-def measure(options, program, allocators):
+def measure(options, programs, allocators):
     """Instructions per pair as {pattern name: {allocator name: figure or None}}, and failures."""
     figures, failures = {}, []
     patterns = [p for p in PATTERNS if options.only in p[0]]
@@ -64,13 +77,13 @@ def measure(options, program, allocators):
         pending = []
         for pattern in patterns:
             # Without calls no allocator is involved, so one run serves all of them.
-            harness = pool.submit(additional, program, allocators[0], pattern, 0)
+            harness = pool.submit(additional, programs, allocators[0], pattern, 0)
             for allocator in allocators:
-                run = pool.submit(additional, program, allocator, pattern, 1)
+                run = pool.submit(additional, programs, allocator, pattern, 1)
                 pending.append((pattern, allocator, harness, run))
         for pattern, allocator, harness, run in pending:
             progress.step(pattern[0], allocator.name)
-            name, _, few, many, pairs = pattern
+            name, _, _, few, many, pairs = pattern
             try:
                 figure = (run.result() - harness.result()) / ((many - few) * pairs)
             except benchlib.RunFailed as failure:
@@ -91,8 +104,9 @@ def main():
     if shutil.which("valgrind") is None:
         benchlib.stop("valgrind is not installed, and nothing else here counts instructions.")
     allocators = benchlib.find_allocators(options)
-    program = benchlib.find_program(options, "bench_micro")
-    figures, failures = measure(options, program, allocators)
+    programs = {name: benchlib.find_program(options, f"bench_{name}")
+                for name in ("micro", "threads")}
+    figures, failures = measure(options, programs, allocators)
     names = [a.name for a in allocators]
     print("Instructions per malloc+free pair, without the harness and without start-up.\n")
     benchlib.print_table(["pattern", *names], [

@@ -99,6 +99,56 @@ def python(directory: Path, scale):
                ["--env", "PYTHONMALLOC=malloc", "--env", "PYTHONHASHSEED=1"])
 
 
+PYTHON_GRAPH = """
+class Node:
+    __slots__ = ("left", "right", "name")
+    def __init__(self, left, right, name):
+        self.left, self.right, self.name = left, right, name
+total = 0
+for turn in range({turns}):
+    tuples = [(i, i + 0.5, str(i)) for i in range(300000)]
+    total += sum(len(one[2]) for one in tuples)
+    tree = None
+    for i in range(100000):
+        tree = Node(tree if i % 7 else None, tuples[i], (i, turn))
+    kept = {{one[2]: one for one in tuples[::5]}}
+    del tuples, tree
+    total += len(kept)
+print(total)
+"""
+
+
+def python_graph(directory: Path, scale):
+    """Many small objects that are built, walked and dropped, as in `python`."""
+    job = python(directory, scale)
+    script = directory / "bench_graph.py"
+    script.write_text(PYTHON_GRAPH.format(turns=max(1, int(5 * scale))))
+    job.argv[-1] = str(script)
+    return job
+
+
+RUBY = """
+Node = Struct.new(:left, :right, :name)
+total = 0
+{turns}.times do |turn|
+  rows = (0...60000).map {{ |i| ["row %d" % i, [i, i * 0.5], {{ id: i, tag: "t#{{i % 97}}" * (i % 9) }}] }}
+  tree = nil
+  rows.each_with_index {{ |row, i| tree = Node.new(i % 7 == 0 ? nil : tree, row, row[0] + "x" * (i % 50)) }}
+  index = rows.to_h {{ |row| [row[0], row] }}
+  total += index.keys.sort.each_slice(7).sum {{ |some| some.join(",").size }}
+end
+puts total
+"""
+
+
+def ruby(directory: Path, scale):
+    """Strings, arrays and hashes beyond a few words are malloc's; the rest is ruby's own heap."""
+    need("ruby")
+    script = directory / "bench_objects.rb"
+    script.write_text(RUBY.format(turns=max(1, int(6 * scale))))
+    return Job(["ruby", "--disable=gems", str(script)])
+
+
 PERL = """
 my %count; my @kept; my $sum = 0;
 for my $i (1 .. {rows}) {{
@@ -209,5 +259,5 @@ def redis(directory: Path, scale):
                 "--appendonly", "no", "--dir", str(directory)], client=drive)
 
 
-PROGRAMS = {"sqlite3": sqlite, "python3": python, "perl": perl, "gcc": gcc, "sort": sort,
-            "xz": xz, "redis": redis}
+PROGRAMS = {"sqlite3": sqlite, "python3": python, "python3-graph": python_graph, "ruby": ruby,
+            "perl": perl, "gcc": gcc, "sort": sort, "xz": xz, "redis": redis}

@@ -10,6 +10,7 @@ memory map, and before each run of a real program a probe is started in the same
 Nothing here passes or fails on a figure; the status is 1 only when a run crashed or hung.
 """
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -18,26 +19,54 @@ from pathlib import Path
 import benchlib
 import programs
 
-# name in the table, arguments of bench_micro, further arguments with --quick; patterns with
-# threads are not pinned
+# name in the table, program and its arguments, further arguments with --quick
+SMALL_2 = "least=4 most=32768 law=square slots=1024"  # as in glibc's own test of threads
+ALLOC_TEST = "toggle=1 most=8192 law=inverse"
 MICRO = (
-    ("hello", ["hello"], []),
-    ("pair", ["pair"], ["rounds=5"]),
-    ("burst-lifo-1k", ["burst", "order=lifo"], ["rounds=5"]),
-    ("burst-fifo-1k", ["burst", "order=fifo"], ["rounds=5"]),
-    ("burst-random-1k", ["burst", "order=random"], ["rounds=5"]),
-    ("burst-random-100k", ["burst", "order=random", "n=100000"], ["rounds=5"]),
-    ("churn-1k", ["churn", "live=1000"], ["rounds=3"]),
-    ("churn-200k", ["churn", "live=200000", "steps=500000", "repeat=1"], ["rounds=3"]),
-    ("cross", ["cross"], ["rounds=4"]),
-    ("larson", ["larson"], ["rounds=4"]),
-    ("realloc", ["realloc"], ["rounds=3"]),
-    ("large", ["large"], []),
-    ("idle", ["idle"], []),
-    ("phase", ["phase"], []),
+    ("hello", "micro hello", ""),
+    ("pair", "micro pair", "rounds=5"),
+    ("burst-lifo-1k", "micro burst order=lifo", "rounds=5"),
+    ("burst-fifo-1k", "micro burst order=fifo", "rounds=5"),
+    ("burst-random-1k", "micro burst order=random", "rounds=5"),
+    ("burst-random-100k", "micro burst order=random n=100000", "rounds=5"),
+    ("churn-1k", "micro churn live=1000", "rounds=3"),
+    ("churn-200k", "micro churn live=200000 steps=500000 repeat=1", "rounds=3"),
+    ("mixed-1k", "threads replace slots=1000 most=16384 law=inverse", "rounds=10"),
+    ("mixed-200k", "threads replace slots=200000 most=4096 law=inverse steps=400000 rounds=8",
+     "rounds=2"),
+    ("replace-1", "threads replace", "rounds=10"),
+    ("replace-2", "threads replace threads=2", "rounds=10"),
+    ("replace-sized-1", "threads replace free=sized", "rounds=10"),
+    ("replace-sized-2", "threads replace threads=2 free=sized", "rounds=10"),
+    ("glibc-thread-1", f"threads replace {SMALL_2}", "rounds=10"),
+    ("glibc-thread-2", f"threads replace threads=2 {SMALL_2}", "rounds=10"),
+    ("alloc-test-1k", f"threads replace slots=1024 {ALLOC_TEST}", "rounds=10"),
+    ("alloc-test-200k", f"threads replace slots=200000 {ALLOC_TEST} steps=400000 rounds=8",
+     "rounds=2"),
+    ("sized-1500", "threads blocks least=1500 most=1500 free=sized", "rounds=10"),
+    ("burst-8x16000-1", "threads blocks least=16000 most=16000 n=8", "rounds=10"),
+    ("burst-8x16000-2", "threads blocks least=16000 most=16000 n=8 threads=2", "rounds=10"),
+    ("pair-64k-1", "threads blocks least=65536 most=65536", "rounds=10"),
+    ("pair-64k-2", "threads blocks least=65536 most=65536 threads=2", "rounds=10"),
+    ("medium-pair-1", "threads blocks", "rounds=10"),
+    ("medium-pair-2", "threads blocks threads=2", "rounds=10"),
+    ("medium-burst-1", "threads blocks n=8", "rounds=10"),
+    ("medium-burst-2", "threads blocks n=8 threads=2", "rounds=10"),
+    ("cross-1", "threads cross pairs=1", "rounds=10"),
+    ("cross-2", "threads cross pairs=2", "rounds=10"),
+    ("cross-4", "threads cross pairs=4", "rounds=10"),
+    ("xmalloc-1", "threads queue pairs=1", "rounds=10"),
+    ("xmalloc-2", "threads queue pairs=2 least=8 most=2048 law=inverse", "rounds=10"),
+    ("heirs", "threads heirs", "rounds=4"),
+    ("usable", "micro usable", "rounds=5"),
+    ("inplace", "micro inplace", "rounds=5"),
+    ("realloc", "micro realloc", "rounds=3"),
+    ("large", "micro large", ""),
+    ("idle", "micro idle", ""),
+    ("phase", "micro phase", ""),
 )
-UNPINNED = ("cross", "larson", "idle")
-FIELDS = ("ns", "cpu_ms", "wall_ms", "peak_kib", "rss_kib", "anon_kib", "after_rss_kib")
+PARALLEL = ("threads=2", "cross", "queue", "heirs", "idle")  # not pinned
+FIELDS = ("ns", "cpu_ns", "cpu_ms", "wall_ms", "peak_kib", "rss_kib", "anon_kib", "after_rss_kib")
 
 
 class Tools:
@@ -45,6 +74,7 @@ class Tools:
 
     def __init__(self, options):
         self.micro = benchlib.find_program(options, "bench_micro")
+        self.threads = benchlib.find_program(options, "bench_threads")
         self.launcher = benchlib.find_program(options, "bench_launch")
         self.cpu = benchlib.bench_cpu()
 
@@ -54,10 +84,11 @@ def micro_runner(tools, arguments):
 
     Each round has a random sequence of its own, the same for all allocators: how well a heap packs
     large blocks is a matter of luck, and one sequence says little."""
-    cpu = None if arguments[0] in UNPINNED else tools.cpu
+    cpu = None if set(arguments) & set(PARALLEL) else tools.cpu
+    program = {"micro": tools.micro, "threads": tools.threads}[arguments[0]]
 
     def run(allocator, number):
-        command = [tools.micro, *arguments, f"seed={number}"]
+        command = [program, *arguments[1:], f"seed={number}"]
         process = benchlib.start(tools.launcher, allocator, command, cpu)
         figures = benchlib.parse_pairs(benchlib.finish(process))
         figures["cpu_ms"] = round(figures["user_ms"] + figures["sys_ms"], 1)
@@ -96,11 +127,13 @@ def program_runner(tools, job):
 def collect_patterns(options, tools, directory):
     """(name, runner) of everything that shall run and can; the others are named with a reason."""
     chosen = []
-    for name, arguments, quick in MICRO:
-        if options.only in name:
-            chosen.append((name, micro_runner(tools, arguments + quick * options.quick)))
+    for name, command, quick in MICRO:
+        if re.search(options.only, name):
+            # Of an argument that is given twice the last counts.
+            arguments = f"{command} {quick if options.quick else ''}".split()
+            chosen.append((name, micro_runner(tools, arguments)))
     for name, prepare in programs.PROGRAMS.items():
-        if options.only not in name:
+        if not re.search(options.only, name):
             continue
         try:
             job = prepare(directory, 0.2 if options.quick else 1)
@@ -108,7 +141,7 @@ def collect_patterns(options, tools, directory):
         except programs.Absent as reason:
             print(f"{name} is skipped: {reason}.", file=sys.stderr)
     if not chosen:
-        benchlib.stop(f"No pattern has '{options.only}' in its name.")
+        benchlib.stop(f"No pattern's name matches '{options.only}'.")
     return chosen
 
 
@@ -156,6 +189,23 @@ def format_time(ns):
     return f"{ns:.1f} ns"
 
 
+def mean_ratios(allocators, patterns, summary, timed_peers, lean_peers):
+    """The geometric mean of each column, over the patterns in which nobody failed."""
+    cells = []
+    for allocator in allocators:
+        means = []
+        for which, peers in ((0, timed_peers), (1, lean_peers)):
+            ratios = []
+            for pattern, _ in patterns:
+                values = [summary[pattern, a.name][which] for a in allocators]
+                if all(values):
+                    best = best_of(summary, pattern, peers, which)
+                    ratios.append(summary[pattern, allocator.name][which] / best)
+            means.append(f"{statistics.geometric_mean(ratios):.2f}" if ratios else "-")
+        cells.append("/".join(means))
+    return cells
+
+
 def print_ratios(allocators, patterns, summary, failures):
     """The table.  A cell is time/peak relative to the best peer; glibc's peak sets no standard,
     since an allocator without thread caches worth the name is always the leanest."""
@@ -173,8 +223,11 @@ def print_ratios(allocators, patterns, summary, failures):
             failed = (pattern, allocator.name) in failures
             row.append("fail" if failed else "/".join(ratios))
         rows.append(row)
+    rows.append(["geometric mean", "", ""] + mean_ratios(allocators, patterns, summary,
+                                                         timed_peers, lean_peers))
     print("Each cell is time/peak RSS, relative to the best peer in time (minimum of the rounds)"
-          "\nand to the leanest peer except glibc in memory (median).  Below 1 is better.\n")
+          "\nand to the leanest peer except glibc in memory (median).  Below 1 is better.  The means"
+          "\nare of what every allocator could do.\n")
     benchlib.print_table(["pattern", "best time", "leanest"] + [a.name for a in allocators], rows)
 
 
@@ -192,8 +245,8 @@ def print_figures(allocators, results, summary):
                           for n in (name, "glibc"))
             parts.append(f"idle thread {(anon - base) / idle[name][0]['threads']:+.1f} KiB "
                          "against glibc's")
-        if summary.get(("cross", name), (None, None))[0]:
-            parts.append(f"producer/consumer {1e3 / summary['cross', name][0]:.1f} M blocks/s")
+        if summary.get(("cross-1", name), (None, None))[0]:
+            parts.append(f"producer/consumer {1e3 / summary['cross-1', name][0]:.1f} M blocks/s")
         if parts:
             print(f"{name}: {', '.join(parts)}")
 
@@ -208,7 +261,7 @@ def csv_rows(results):
 def main():
     parser = benchlib.arguments(__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="PATTERN",
-                        help="patterns whose name contains this")
+                        help="patterns whose name matches this expression")
     parser.add_argument("--rounds", type=int, default=None, help="default 5, with --quick 2")
     parser.add_argument("--quick", action="store_true", help="less work, rougher figures")
     parser.add_argument("--out", default=os.path.join(benchlib.BENCH, "results"), metavar="DIR",
@@ -225,7 +278,8 @@ def main():
     print_figures(allocators, results, summary)
     for (pattern, name), failure in failures.items():
         print(f"failed: {pattern} under {name}: {failure}", file=sys.stderr)
-    what = "-".join(filter(None, ["bench", options.only, "quick" if options.quick else ""]))
+    only = re.sub(r"[^A-Za-z0-9]+", "-", options.only).strip("-")
+    what = "-".join(filter(None, ["bench", only, "quick" if options.quick else ""]))
     benchlib.write_csv(benchlib.dated_path(options.out, what), benchlib.host_facts(allocators),
                        ["pattern", "allocator", "round", *FIELDS], csv_rows(results))
     return 1 if failures else 0
