@@ -7,7 +7,7 @@
  *   purge   the same, freed in the order of allocation, so that whole runs of pages come free
  *   trim    nine of ten blocks are freed at random, so that many slabs are partly free; then one
  *           thread asks again and again for everything to be given back (trim.h), while another
- *           makes and frees blocks of 64 bytes to 4 KiB.  Only the calls of the latter count
+ *           makes and frees bursts of small blocks.  Only the calls of the latter count
  *
  * One line of key=value: us at the median, for 999 of 1,000 and the longest, for malloc and free.
  * A call is timed by the clock on the wall, because waiting for a lock counts.  So a call in which the
@@ -25,7 +25,7 @@
 #include "trim.h"
 
 /* Times in ns by sixteenths of a doubling. */
-enum { PARTS = 16, BUCKETS = 40 * PARTS, LONG_NS = 20000, LOOK_EVERY = 16 };
+enum { PARTS = 16, BUCKETS = 40 * PARTS, LONG_NS = 20000, LOOK_EVERY = 16, BURST = 4096 };
 
 struct times {
     uint64_t count[BUCKETS], total, longest, lost;
@@ -149,14 +149,17 @@ static void mix_order(void) {
     }
 }
 
+/* Bursts of one size, longer than what a thread keeps for itself. */
 static void *make_and_free(void *unused) {
-    char *few[64] = {NULL};
+    static char *burst[BURST];
     while (!atomic_load_explicit(&g.measured, memory_order_relaxed)) {
-        size_t slot = rng_next(&g.random) % 64;
-        if (few[slot] != NULL) {
-            timed_free(few[slot]);
+        size_t size = g.least << rng_next(&g.random) % 3;
+        for (size_t i = 0; i < BURST; i++) {
+            burst[i] = timed_malloc(size);
         }
-        few[slot] = timed_malloc(64u << rng_next(&g.random) % 7);
+        for (size_t i = 0; i < BURST; i++) {
+            timed_free(burst[i]);
+        }
     }
     return unused;
 }

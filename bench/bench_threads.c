@@ -195,10 +195,10 @@ static void *work(void *context) {
 static void print_result(const char *pattern, double ns, double cpu_ns, size_t threads) {
     struct memory now = read_memory();
     say(1,
-        "pattern=%s threads=%zu ns=%.3f cpu_ns=%.3f mega_per_s=%.3f peak_kib=%zu rss_kib=%zu "
-        "anon_kib=%zu\n",
-        pattern, threads, ns, cpu_ns, 1e3 / ns * (double)threads, now.peak_kib, now.rss_kib,
-        now.anon_kib);
+        "pattern=%s threads=%zu operations=%zu ns=%.3f cpu_ns=%.3f mega_per_s=%.3f peak_kib=%zu "
+        "rss_kib=%zu anon_kib=%zu\n",
+        pattern, threads, run.operations, ns, cpu_ns, 1e3 / ns * (double)threads, now.peak_kib,
+        now.rss_kib, now.anon_kib);
 }
 
 /* Run the body in `threads` threads; `makers` of them produce what an operation is counted by. */
