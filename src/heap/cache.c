@@ -54,7 +54,8 @@ enum {
     FIRST_GOAL = 4,
     NEEDS_BEFORE_MORE = 16,
     FIRST_BUDGET = 64 << 10,
-    HEAP_SHARE = 16,          /* all threads together may keep this part of the heap, ... */
+    USUAL_BUDGET = 256 << 10, /* every thread may have this */
+    HEAP_SHARE = 16,          /* beyond that, all together may keep this part of the heap, ... */
     BUDGET_PER_CPU = 1 << 20, /* ... or that, if it is more */
     VISITS_PER_LOOK = 16,     /* a look at the clock takes about 10 ns, a visit 100 or more */
     /* While the heap shrinks: bytes of slabs a class may keep from running empty, and the largest
@@ -78,15 +79,21 @@ static void set_room(struct thread *thread, unsigned c, unsigned room) {
     thread->room[c] = (uint8_t)room;
 }
 
-/* What all budgets have beyond FIRST_BUDGET. */
+/* What budgets have beyond the usual. */
 static _Atomic size_t grown_bytes;
+
+static size_t beyond_usual(size_t budget) {
+    return budget > USUAL_BUDGET ? budget - USUAL_BUDGET : 0;
+}
 
 static void set_budget(struct thread *thread, size_t bytes) {
     assert(bytes + thread->spare_bytes >= thread->budget_bytes && bytes <= opt.thread_cache_bytes);
-    size_t change = bytes - thread->budget_bytes;
-    atomic_fetch_add_explicit(&grown_bytes, change, memory_order_relaxed);
-    thread->budget_bytes += change;
-    thread->spare_bytes += change;
+    size_t change = beyond_usual(bytes) - beyond_usual(thread->budget_bytes);
+    if (change != 0) {
+        atomic_fetch_add_explicit(&grown_bytes, change, memory_order_relaxed);
+    }
+    thread->spare_bytes += bytes - thread->budget_bytes;
+    thread->budget_bytes = bytes;
 }
 
 void cache_begin_budget(struct thread *thread) {
@@ -103,10 +110,11 @@ static void shrink_budget(struct thread *thread) {
 /* Doubles the budget; false where it is as large as it may be. */
 static bool grow_budget(struct thread *thread) {
     size_t wanted = min_size(thread->budget_bytes * 2, opt.thread_cache_bytes);
-    size_t all = atomic_load_explicit(&grown_bytes, memory_order_relaxed);
+    size_t more = beyond_usual(wanted) - beyond_usual(thread->budget_bytes);
     size_t most =
         max_size(pages_totals().used / HEAP_SHARE, (size_t)BUDGET_PER_CPU * os_facts.cpus);
-    if (wanted <= thread->budget_bytes || all + wanted - thread->budget_bytes > most) {
+    size_t grown = atomic_load_explicit(&grown_bytes, memory_order_relaxed);
+    if (wanted <= thread->budget_bytes || (more > 0 && grown + more > most)) {
         return false;
     }
     set_budget(thread, wanted);
@@ -686,7 +694,8 @@ static inline void relieve(struct thread *thread, size_t c, void *object) {
     grow_room(thread, c);
     unsigned cap = cap_beside(thread, c, ntake);
     if (closed.ngive + closed.ngive / 4 >= cap) {
-        unsigned stay = (unsigned)min_size(closed.ngive / 2, cap / 2);
+        /* A thread that does not allocate the class has no use for what it frees. */
+        unsigned stay = (unsigned)min_size(closed.ngive / (ntake > 0 ? 2 : 8), cap / 2);
         let_older_leave(thread, (unsigned)c, &closed, closed.ngive - stay);
         cap = cap_beside(thread, c, ntake);
     }

@@ -47,7 +47,7 @@
 enum {
     HEAP_SHARE = 16,
     SHARE_MOST = 8 << 20,
-    BUDGET_LEAST = 512 << 10, /* of one arena */
+    BUDGET_LEAST = 2 << 20, /* of one arena */
     SMALL_SURPLUS = 256 << 10,
     OBJECT_LEAST = 64, /* bytes an object counts as at least, since magazines take memory too */
     MUCH = 4,          /* budgets that came without being asked for: the heap shrinks by much */
