@@ -55,7 +55,9 @@ static size_t fast_bytes(size_t size, const struct place_request *request) {
 /* A function of its own, so that requests which the fast path serves do not pay for it. */
 static __attribute__((noinline)) void *
 alloc_placed(size_t size, const struct place_request *request, bool *zeroed) {
-    return slow_alloc(size, request, zeroed);
+    void *object = place_is_own(request->place) ? slow_take_cached(size, request->alignment) : NULL;
+    *zeroed = false;
+    return LIKELY(object != NULL) ? object : slow_alloc(size, request, zeroed);
 }
 
 static __attribute__((noinline)) void *alloc_with_flags(size_t size, int flags) {

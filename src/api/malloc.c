@@ -44,7 +44,7 @@ static COLD void *fail(const char *function, int error) {
     return NULL;
 }
 
-/* Anything but an empty magazine of a thread that has a heap. */
+/* Any size, from whatever there is. */
 static __attribute__((noinline)) void *malloc_slow(size_t size) {
     sample_keep_frame();
     bool zeroed;
@@ -62,9 +62,32 @@ static __attribute__((noinline)) void *malloc_empty(size_t size, size_t class4) 
     return LIKELY(object != NULL) ? object : malloc_slow(size);
 }
 
+/* Inside, since an interrupted pop outside would be one more place where a handler does harm.  A
+ * record of zeros says that there is no heap. */
+void *slow_take_cached(size_t size, size_t alignment) {
+    size_t class4 = size_class_aligned(size, alignment) * 4;
+    if (UNLIKELY(thread_record(tls.hot, &class4)->limit == 0 || !life_enter_again())) {
+        return NULL;
+    }
+    void *object = magazine_pop_slowly(&thread_record(tls.hot, &class4)->take);
+    if (LIKELY(object != NULL)) {
+        slab_set_word1(object, 0);
+    } else {
+        object = heap_alloc_cached((unsigned)class4 / 4);
+    }
+    life_leave_again(true);
+    return object;
+}
+
+/* A size that is not in the table. */
+static __attribute__((noinline)) void *malloc_wide(size_t size) {
+    void *object = slow_take_cached(size, 1);
+    return LIKELY(object != NULL) ? object : malloc_slow(size);
+}
+
 EXPORT CACHE_LINE_START void *tally_malloc(size_t size) {
     if (UNLIKELY(size > TABLE_MAX)) {
-        return malloc_slow(size);
+        return malloc_wide(size);
     }
     struct hot *hot = tls.hot;
     size_t class4 = hot->tab[((uint32_t)size + 15) / 16];
@@ -79,18 +102,32 @@ EXPORT CACHE_LINE_START void *tally_malloc(size_t size) {
     return object;
 }
 
+/* ---------------------------------------------------------------- looking */
+
+/* As heap_find, with less to read for what the fast path of free would accept. */
+static inline struct heap_found find_fast(const void *pointer) {
+    unsigned size_class = classmap_get((uintptr_t)pointer) / 4;
+    const struct size_class *sc = &size_classes[size_class];
+    uint32_t product = ((uint32_t)(uintptr_t)pointer & sc->slab_mask) * sc->mult;
+    bool is_live = product < sc->limit && slab_word1(pointer) != slab_secret;
+    return LIKELY(is_live) ? (struct heap_found){sc->size, size_class} : heap_find(pointer);
+}
+
+static __attribute__((noinline)) size_t usable_size_slow(const void *pointer) {
+    return pointer != NULL ? slow_look_live(pointer, "malloc_usable_size").size : 0;
+}
+
+EXPORT size_t tally_usable_size(void *pointer) {
+    size_t usable = find_fast(pointer).usable;
+    return LIKELY(usable != 0) ? usable : usable_size_slow(pointer);
+}
+
 /* ---------------------------------------------------------------- free */
 
 /* Anything but a full magazine. */
 static __attribute__((noinline)) void free_slow(void *pointer) {
     if (pointer != NULL) {
         slow_free(pointer, PLACE_OWN, "free");
-    }
-}
-
-static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
-    if (pointer != NULL) {
-        slow_free_sized(pointer, size, &plain, "free_sized");
     }
 }
 
@@ -148,17 +185,46 @@ EXPORT CACHE_LINE_START void tally_free(void *pointer) {
     }
 }
 
+static __attribute__((noinline)) void free_sized_slow(void *pointer, size_t size) {
+    if (pointer != NULL) {
+        slow_free_sized(pointer, size, &plain, "free_sized");
+    }
+}
+
+/* Would free accept this pointer as a small object of this class? */
+static inline bool is_sure(const void *pointer, unsigned size_class) {
+    return size_class != 0 && find_fast(pointer).size_class == size_class;
+}
+
+/* A size that is not in the table. */
+static __attribute__((noinline)) void free_sized_wide(void *pointer, size_t size) {
+    if (LIKELY(is_sure(pointer, size_class_aligned(size, 1)))) {
+        tally_free(pointer);
+    } else {
+        free_sized_slow(pointer, size);
+    }
+}
+
 EXPORT void tally_free_sized(void *pointer, size_t size) {
     struct hot *hot = tls.hot;
+    if (UNLIKELY(size > TABLE_MAX)) {
+        free_sized_wide(pointer, size);
+        return;
+    }
     size_t class4 = classmap_get((uintptr_t)pointer);
-    if (UNLIKELY(size > TABLE_MAX || hot->tab[((uint32_t)size + 15) / 16] != class4 ||
-                 free_fast(pointer, hot, &class4) != KEPT)) {
+    bool fits = hot->tab[((uint32_t)size + 15) / 16] == class4;
+    enum fate fate = LIKELY(fits) ? free_fast(pointer, hot, &class4) : UNSURE;
+    if (UNLIKELY(fate == NO_ROOM)) {
+        free_full(pointer, class4);
+    } else if (UNLIKELY(fate == UNSURE)) {
         free_sized_slow(pointer, size);
     }
 }
 
 EXPORT void tally_free_aligned_sized(void *pointer, size_t alignment, size_t size) {
-    if (pointer != NULL) {
+    if (LIKELY(is_sure(pointer, size_class_aligned(size, alignment)))) {
+        tally_free(pointer);
+    } else if (pointer != NULL) {
         struct place_request request = {.alignment = alignment, .place = plain.place};
         slow_free_sized(pointer, size, &request, "free_aligned_sized");
     }
@@ -200,7 +266,25 @@ static bool free_by_realloc(void *pointer) {
     return true;
 }
 
-EXPORT void *tally_realloc(void *pointer, size_t size) {
+/* Another object in place of a live one, with its contents. */
+static __attribute__((noinline)) void *realloc_elsewhere(void *pointer, size_t size,
+                                                         size_t usable) {
+    sample_keep_frame();
+    void *moved = tally_malloc(size);
+    if (UNLIKELY(moved == NULL)) {
+        return NULL;
+    }
+    memcpy(moved, pointer, min_size(size, usable));
+    if (LIKELY(find_fast(pointer).usable != 0)) {
+        tally_free(pointer);
+    } else {
+        slow_free(pointer, PLACE_OWN, "realloc");
+    }
+    return moved;
+}
+
+/* Of size 0, large, or in doubt. */
+static __attribute__((noinline)) void *realloc_slow(void *pointer, size_t size) {
     sample_keep_frame();
     if (pointer == NULL) {
         return tally_malloc(size);
@@ -216,15 +300,20 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
         return fail("realloc", ENOMEM);
     }
     void *resized = slow_resize(&object, size, &plain);
-    if (resized != NULL) {
-        return resized;
+    return resized != NULL ? resized : realloc_elsewhere(pointer, size, object.size);
+}
+
+EXPORT void *tally_realloc(void *pointer, size_t size) {
+    struct heap_found found = find_fast(pointer);
+    unsigned wanted = size_class_aligned(size, 1);
+    if (UNLIKELY(found.usable == 0 || size == 0 || size > PTRDIFF_MAX)) {
+        return realloc_slow(pointer, size);
     }
-    void *moved = tally_malloc(size);
-    if (moved != NULL) {
-        memcpy(moved, pointer, min_size(size, object.size));
-        slow_free(pointer, PLACE_OWN, "realloc");
+    if (LIKELY((wanted | found.size_class) != 0)) {
+        bool stays = wanted == found.size_class;
+        return LIKELY(stays) ? pointer : realloc_elsewhere(pointer, size, found.usable);
     }
-    return moved;
+    return heap_size_for(size, 1) == found.usable ? pointer : realloc_slow(pointer, size);
 }
 
 EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
@@ -239,6 +328,10 @@ EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {
 
 static void *alloc_aligned(size_t alignment, size_t size) {
     sample_keep_frame();
+    void *object = slow_take_cached(size, alignment);
+    if (LIKELY(object != NULL)) {
+        return object;
+    }
     struct place_request request = {.alignment = alignment, .place = plain.place};
     bool zeroed;
     return slow_alloc(size, &request, &zeroed);
@@ -299,10 +392,6 @@ EXPORT void *tally_pvalloc(size_t size) {
         return fail("pvalloc", ENOMEM);
     }
     return tally_memalign(page_bytes(), align_up(max_size(size, 1), page_bytes()));
-}
-
-EXPORT size_t tally_usable_size(void *pointer) {
-    return pointer != NULL ? slow_look_live(pointer, "malloc_usable_size").size : 0;
 }
 
 /* ---------------------------------------------------------------- libc's names */

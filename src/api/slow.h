@@ -83,6 +83,10 @@ static inline struct heap_object slow_look_live(const void *pointer, const char 
     return object;
 }
 
+/* An object of at least `size` bytes from the caller's cache; NULL when that has none, and when the
+ * allocation is to be sampled.  Defined in malloc.c. */
+void *slow_take_cached(size_t size, size_t alignment);
+
 /* Frees an object into a cache (struct place); the arena is the object's own.  Anything but a live
  * object ends the process with a sentence about `function`. */
 void slow_free(void *pointer, int cache, const char *function);

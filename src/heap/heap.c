@@ -160,9 +160,19 @@ static bool is_cached(unsigned size_class, const void *address) {
     return thread_any_holds(size_class, address) || depot_holds(size_class, address);
 }
 
-static enum heap_verdict judge_start(struct heap_object *object, const void *address) {
-    assert(object->span->kind == SPAN_SLAB && object->base == (uintptr_t)address);
-    switch (bin_look(object->span, (uintptr_t)address)) {
+/* A small object starts at the address.  False says nothing. */
+static inline bool is_surely_live(const struct span *slab, const void *address) {
+    uint32_t offset = (uint32_t)((uintptr_t)address - slab->base);
+    return slab_word1(address) != slab_secret &&
+           slab_is_surely_out(slab, size_class_index(slab_class(slab), offset));
+}
+
+static enum heap_verdict judge_start(struct span *slab, const void *address) {
+    assert(slab->kind == SPAN_SLAB && slab_class(slab)->size >= SMALLEST);
+    if (LIKELY(is_surely_live(slab, address))) {
+        return HEAP_LIVE;
+    }
+    switch (bin_look(slab, (uintptr_t)address)) {
     case BIN_OBJECT_FREE:
         return HEAP_DOUBLE_FREE;
     case BIN_OBJECT_UNCARVED:
@@ -174,67 +184,95 @@ static enum heap_verdict judge_start(struct heap_object *object, const void *add
         return HEAP_LIVE;
     }
     /* Asked again, for an object that went from a cache to its slab during the search. */
-    bool is_free = is_cached(object->size_class, address) ||
-                   bin_look(object->span, (uintptr_t)address) == BIN_OBJECT_FREE;
+    bool is_free = is_cached(slab->size_class, address) ||
+                   bin_look(slab, (uintptr_t)address) == BIN_OBJECT_FREE;
     return is_free ? HEAP_DOUBLE_FREE : HEAP_LIVE;
 }
 
-static void locate_in_slab(struct heap_object *object, const void *address) {
-    struct span *slab = object->span;
+static inline struct heap_object locate_in_slab(struct span *slab, const void *address) {
     const struct size_class *sc = slab_class(slab);
     uint32_t offset = (uint32_t)((uintptr_t)address - slab->base);
-    object->size_class = slab->size_class;
-    object->size = sc->size;
     uint32_t index = size_class_index(sc, offset);
-    object->base = slab->base + (uintptr_t)index * sc->size;
-    assert(offset <= sc->slab_mask && object->base <= (uintptr_t)address);
-    if (index >= sc->total) {
-        object->verdict = HEAP_SLAB_END;
-    } else {
-        object->verdict = size_class_is_start(sc, offset) ? HEAP_LIVE : HEAP_INTERIOR;
+    struct heap_object object = {
+        .verdict = size_class_is_start(sc, offset) ? HEAP_LIVE : HEAP_INTERIOR,
+        .size_class = slab->size_class,
+        .base = slab->base + (uintptr_t)index * sc->size,
+        .size = sc->size,
+        .span = slab,
+    };
+    assert(offset <= sc->slab_mask && object.base <= (uintptr_t)address);
+    if (UNLIKELY(index >= sc->total)) {
+        object.verdict = HEAP_SLAB_END;
     }
+    return object;
 }
 
-static enum heap_verdict judge_outside(struct heap_object *object, const void *address) {
+static inline struct heap_object locate_large(struct span *span, const void *address) {
+    assert(span->kind != SPAN_SLAB);
+    return (struct heap_object){
+        .verdict = span->base == (uintptr_t)address ? HEAP_LIVE : HEAP_INTERIOR,
+        .base = span->base,
+        .size = span->bytes,
+        .span = span,
+    };
+}
+
+static COLD struct heap_object locate_outside(const void *address) {
     if (classmap_chunk((uintptr_t)address) != NULL) {
-        return HEAP_FREE_PAGES;
+        return (struct heap_object){.verdict = HEAP_FREE_PAGES};
     }
-    object->span = NULL;
-    object->base = (uintptr_t)address;
-    switch (emergency_look(address, &object->size)) {
+    struct heap_object object = {.verdict = HEAP_FOREIGN, .base = (uintptr_t)address};
+    switch (emergency_look(address, &object.size)) {
     case EMERGENCY_LIVE:
-        return HEAP_LIVE;
+        object.verdict = HEAP_LIVE;
+        break;
     case EMERGENCY_FREE:
-        return HEAP_DOUBLE_FREE;
+        object.verdict = HEAP_DOUBLE_FREE;
+        break;
     case EMERGENCY_NOTHING:
-        return HEAP_FREE_PAGES;
+        object.verdict = HEAP_FREE_PAGES;
+        break;
     case EMERGENCY_ELSEWHERE:
         break;
     }
-    return HEAP_FOREIGN;
+    return object;
+}
+
+/* Inlined, and its result made at once: copies of what was just written in parts are slow. */
+static inline __attribute__((always_inline)) struct heap_object locate(const void *address) {
+    struct span *span = classmap_span((uintptr_t)address);
+    if (UNLIKELY(span == NULL || span->kind == SPAN_NONE)) {
+        return locate_outside(address);
+    }
+    return span->kind == SPAN_SLAB ? locate_in_slab(span, address) : locate_large(span, address);
 }
 
 struct heap_object heap_locate(const void *address) {
-    struct heap_object object = {0};
-    object.span = classmap_span((uintptr_t)address);
-    if (object.span == NULL || object.span->kind == SPAN_NONE) {
-        object.verdict = judge_outside(&object, address);
-    } else if (object.span->kind == SPAN_SLAB) {
-        locate_in_slab(&object, address);
-    } else {
-        object.base = object.span->base;
-        object.size = object.span->bytes;
-        object.verdict = object.base == (uintptr_t)address ? HEAP_LIVE : HEAP_INTERIOR;
+    return locate(address);
+}
+
+struct heap_object heap_look(const void *address) {
+    struct heap_object object = locate(address);
+    if (object.verdict == HEAP_LIVE && object.size_class != 0) {
+        object.verdict = judge_start(object.span, address);
     }
     return object;
 }
 
-struct heap_object heap_look(const void *address) {
-    struct heap_object object = heap_locate(address);
-    if (object.verdict == HEAP_LIVE && object.size_class != 0) {
-        object.verdict = judge_start(&object, address);
+struct heap_found heap_find(const void *address) {
+    const struct span *span = classmap_span((uintptr_t)address);
+    struct heap_found none = {0, 0};
+    if (UNLIKELY(span == NULL)) {
+        return none;
     }
-    return object;
+    if (span->kind != SPAN_SLAB) {
+        bool is_live = span->kind == SPAN_LARGE && span->base == (uintptr_t)address;
+        return is_live ? (struct heap_found){span->bytes, 0} : none;
+    }
+    const struct size_class *sc = slab_class(span);
+    bool is_live = size_class_is_start(sc, (uint32_t)((uintptr_t)address - span->base)) &&
+                   is_surely_live(span, address);
+    return LIKELY(is_live) ? (struct heap_found){sc->size, span->size_class} : none;
 }
 
 /* ---------------------------------------------------------------- freeing, resizing */

@@ -68,14 +68,18 @@ static inline unsigned size_class_of(size_t size) {
     return size <= 24576 ? 61 : 62;
 }
 
-/* The smallest class that holds `size` bytes at a multiple of `alignment`; 0 if there is none.  The
- * first function serves the second above the usual alignment. */
-unsigned size_class_widely_aligned(size_t size, size_t alignment);
+/*
+ * The smallest class that holds `size` bytes at a multiple of `alignment`, a power of two; 0 if
+ * there is none.  Neighbouring classes differ by a power of two.  Where the alignment divides it,
+ * every class will do; where it does not, it is a multiple of it, and so each of its own multiples
+ * is a class.  Either way the class of the rounded size is a multiple of the alignment.
+ */
 static inline unsigned size_class_aligned(size_t size, size_t alignment) {
-    if (LIKELY(alignment <= SMALLEST)) {
-        return size <= SMALL_MAX ? size_class_of(size) : 0;
+    if (UNLIKELY(size > SMALL_MAX || alignment > SMALL_MAX / 2)) {
+        return 0;
     }
-    return size_class_widely_aligned(size, alignment);
+    size = LIKELY(alignment <= SMALLEST) ? size : align_up(max_size(size, 1), alignment);
+    return LIKELY(size <= SMALL_MAX) ? size_class_of(size) : 0;
 }
 
 /* Usable bytes of a request of this size and alignment; 0 when it could never be served. */
@@ -114,6 +118,14 @@ void heap_zero_new(void *object, size_t bytes);
 
 /* Judges an address.  Proves a suspicion of double free, so "double free" is certain. */
 struct heap_object heap_look(const void *address);
+
+/* What is live beyond doubt.  Takes no lock, and may be called at any time.  By value: the answer is
+ * in two registers. */
+struct heap_found {
+    size_t usable;       /* 0: ask heap_look */
+    unsigned size_class; /* 0: large */
+};
+struct heap_found heap_find(const void *address);
 
 /* The same without taking a lock, for calls that interrupt the allocator: "live" then only means
  * that an object starts here. */

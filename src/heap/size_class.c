@@ -68,16 +68,3 @@ void size_class_init(void) {
         ensure(size_classes[c].total <= MOST_OBJECTS);
     }
 }
-
-unsigned size_class_widely_aligned(size_t size, size_t alignment) {
-    assert(is_power_of_two(alignment));
-    if (size > SMALL_MAX || alignment > SMALL_MAX / 2) {
-        return 0;
-    }
-    for (unsigned c = size_class_of(max_size(size, alignment)); c < CLASS_COUNT; c++) {
-        if (size_classes[c].size % alignment == 0) {
-            return c;
-        }
-    }
-    return 0;
-}

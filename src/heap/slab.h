@@ -2,7 +2,7 @@
  *
  * slab.h - a run of units cut into equal objects.
  *
- * Threads     Call with the bin that owns the slab locked.
+ * Threads     Call with the bin that owns the slab locked, but for slab_is_surely_out.
  */
 #pragma once
 
@@ -78,6 +78,19 @@ static inline bool slab_is_empty(const struct span *slab) {
 /* True when nothing can be taken. */
 static inline bool slab_is_full(const struct span *slab) {
     return slab_nout(slab) == slab_class(slab)->total;
+}
+
+/*
+ * Is an object out beyond doubt?  Asked without the lock; false says nothing.  While the caller owns
+ * the object nobody changes what is read here: its bit is 0, and ncarved only grows.  Other bits of
+ * the word may change meanwhile, which the thread sanitizer is told.  Whoever does not own it gets
+ * an answer that may be late by a moment, as with the lock.
+ */
+__attribute__((no_sanitize("thread"))) static inline bool
+slab_is_surely_out(const struct span *slab, uint32_t index) {
+    const struct span volatile *seen = slab;
+    return index < seen->ncarved && !(seen->bits[index / 64] >> index % 64 & 1) &&
+           !(seen->arena & ARENA_TRACKED);
 }
 
 /* The number of an object in a slab for tracked ones. */

@@ -16,12 +16,24 @@
 
 enum { MIB = 1 << 20 };
 
+/* heap_look, which is right, and heap_find, which must never say more, and only for an object that
+ * holds the secret less. */
+static struct heap_object judge(const void *address) {
+    struct heap_object look = heap_look(address);
+    struct heap_found found = heap_find(address);
+    bool is_plain = look.verdict == HEAP_LIVE && look.span != NULL &&
+                    (look.size_class == 0 || slab_word1(address) != slab_secret);
+    check_eq(found.usable, is_plain ? look.size : 0);
+    check_eq(found.size_class, is_plain ? look.size_class : 0);
+    return look;
+}
+
 static enum heap_verdict verdict(const void *address) {
-    return heap_look(address).verdict;
+    return judge(address).verdict;
 }
 
 static void free_object(void *address) {
-    struct heap_object object = heap_look(address);
+    struct heap_object object = judge(address);
     check_eq(object.verdict, HEAP_LIVE);
     check(heap_free(&object));
 }
@@ -33,13 +45,13 @@ static void check_class_verdicts(void) {
         size_t size = size_classes[c].size;
         char *object = heap_alloc(size, &zeroed);
         check(object != NULL);
-        struct heap_object look = heap_look(object);
+        struct heap_object look = judge(object);
         check_eq(look.verdict, HEAP_LIVE);
         check_eq(look.size_class, c);
         check_eq(look.size, size);
         check_eq(look.base, object);
         for (size_t i = 1; i < size; i += i < 64 || i > size - 64 ? 1 : 61) {
-            look = heap_look(object + i);
+            look = judge(object + i);
             check_eq(look.verdict, HEAP_INTERIOR);
             check_eq(look.base, object);
             check_eq(look.size, size);
@@ -73,12 +85,12 @@ TEST(large_objects_are_judged_by_every_page) {
     for (unsigned i = 0; i < 4; i++) {
         bool zeroed;
         char *object = heap_alloc(sizes[i], &zeroed);
-        struct heap_object look = heap_look(object);
+        struct heap_object look = judge(object);
         check_eq(look.verdict, HEAP_LIVE);
         check_eq(look.size_class, 0);
         check_eq(look.size, align_up(sizes[i], os_facts.page_bytes));
         for (size_t at = 16; at < sizes[i]; at += 4000) {
-            look = heap_look(object + at);
+            look = judge(object + at);
             check_eq(look.verdict, HEAP_INTERIOR);
             check_eq(look.base, object);
         }
@@ -94,7 +106,7 @@ TEST(object_that_was_never_handed_out_is_known) {
     heap_trim();
     bool zeroed;
     heap_alloc(64, &zeroed);
-    struct heap_object look = heap_look(heap_alloc(64, &zeroed));
+    struct heap_object look = judge(heap_alloc(64, &zeroed));
     uintptr_t last = look.span->base + (uintptr_t)(size_classes[4].total - 1) * 64;
     check_eq(verdict((void *)last), HEAP_NEVER_ALLOCATED);
 }
@@ -104,7 +116,7 @@ TEST(tail_behind_the_last_object_is_known) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         const struct size_class *sc = &size_classes[c];
         bool zeroed;
-        struct span *slab = heap_look(heap_alloc(sc->size, &zeroed)).span;
+        struct span *slab = judge(heap_alloc(sc->size, &zeroed)).span;
         uintptr_t tail = slab->base + (uintptr_t)sc->total * sc->size;
         if (tail <= slab->base + sc->slab_mask) {
             check_eq(verdict((void *)tail), HEAP_SLAB_END);
@@ -150,7 +162,7 @@ TEST(aligned_objects_are_aligned_and_sized_as_announced) {
             void *object = heap_alloc_aligned(size, alignment);
             check(object != NULL);
             check_eq((uintptr_t)object % alignment, 0);
-            struct heap_object look = heap_look(object);
+            struct heap_object look = judge(object);
             check_eq(look.verdict, HEAP_LIVE);
             check_eq(look.size, heap_size_for(size, alignment));
             check(look.size >= size);
@@ -166,7 +178,7 @@ TEST(announced_size_is_the_size) {
     for (size_t size = 0; size <= SMALL_MAX + 20000; size += size < 5000 ? 1 : 101) {
         bool zeroed;
         void *object = heap_alloc(size, &zeroed);
-        check_eq(heap_look(object).size, heap_size_for(size, 1));
+        check_eq(judge(object).size, heap_size_for(size, 1));
         check(heap_size_for(size, 1) >= size);
         free_object(object);
     }
@@ -175,13 +187,13 @@ TEST(announced_size_is_the_size) {
 TEST(only_large_objects_resize_in_place) {
     start_heap();
     bool zeroed;
-    struct heap_object small = heap_look(heap_alloc(100, &zeroed));
+    struct heap_object small = judge(heap_alloc(100, &zeroed));
     check(!heap_resize(&small, 90));
     check(!heap_resize(&small, 50000));
     void *address = heap_alloc(500000, &zeroed);
-    struct heap_object large = heap_look(address);
+    struct heap_object large = judge(address);
     check(heap_resize(&large, 100000));
-    check_eq(heap_look(address).size, align_up(100000, os_facts.page_bytes));
+    check_eq(judge(address).size, align_up(100000, os_facts.page_bytes));
     check(heap_resize(&large, 100001));
     heap_verify();
     free_object(address);
@@ -206,9 +218,9 @@ TEST(totals_add_up_at_every_step) {
         if (*slot == NULL) {
             size_t size = (size_t)1 << random_below(&random, 18);
             *slot = tally_malloc(random_below(&random, size) + size / 2);
-            live += heap_look(*slot).size;
+            live += judge(*slot).size;
         } else {
-            live -= heap_look(*slot).size;
+            live -= judge(*slot).size;
             tally_free(*slot);
             *slot = NULL;
         }
