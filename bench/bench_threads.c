@@ -132,6 +132,7 @@ struct worker {
 static struct {
     struct worker worker[THREADS_MOST];
     size_t threads, rounds;
+    bool pinned;
     size_t operations; /* per thread and round */
     void (*prepare)(struct worker *), (*body)(struct worker *);
     pthread_barrier_t rest;
@@ -201,6 +202,24 @@ static void print_result(const char *pattern, double ns, double cpu_ns, size_t t
         now.rss_kib, now.anon_kib);
 }
 
+/* A CPU for each thread where there are enough, else none for any: a scheduler with other work to do
+ * leaves two threads on one CPU for longer than a round.  pin=0 leaves them to it. */
+static void choose_cpu(size_t index, pthread_attr_t *how) {
+    cpu_set_t allowed, one;
+    pthread_attr_init(how);
+    if (!run.pinned || sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
+        (size_t)CPU_COUNT(&allowed) < run.threads || run.threads == 1) {
+        return;
+    }
+    size_t cpu = 0;
+    for (size_t left = index + 1; left > 0; cpu++) {
+        left -= CPU_ISSET(cpu, &allowed) ? 1 : 0;
+    }
+    CPU_ZERO(&one);
+    CPU_SET(cpu - 1, &one);
+    pthread_attr_setaffinity_np(how, sizeof one, &one);
+}
+
 /* Run the body in `threads` threads; `makers` of them produce what an operation is counted by. */
 static void run_all(const char *pattern, size_t makers) {
     require(0 < run.threads && run.threads <= THREADS_MOST, "threads: 1 to 16");
@@ -209,7 +228,9 @@ static void run_all(const char *pattern, size_t makers) {
         struct worker *worker = &run.worker[i];
         worker->index = i;
         worker->random = seed * (2 * i + 1);
-        require(pthread_create(&worker->thread, NULL, work, worker) == 0, "no thread");
+        pthread_attr_t how;
+        choose_cpu(i, &how);
+        require(pthread_create(&worker->thread, &how, work, worker) == 0, "no thread");
     }
     for (size_t i = 0; i < run.threads; i++) {
         pthread_join(run.worker[i].thread, NULL);
@@ -562,6 +583,7 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         bench_begin(argc - 2, argv + 2);
         seed *= 2 * arg_number("seed", 0) + 1;
+        run.pinned = arg_number("pin", 1) != 0;
     }
     for (size_t i = 0; argc > 1 && i < known; i++) {
         if (strcmp(argv[1], patterns[i].name) == 0) {

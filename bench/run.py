@@ -65,6 +65,8 @@ MICRO = (
     ("idle", "micro idle", ""),
     ("phase", "micro phase", ""),
 )
+SCALING = ("replace-2", "replace-sized-2", "glibc-thread-2", "burst-8x16000-2", "pair-64k-2",
+           "medium-pair-2", "medium-burst-2")
 PARALLEL = ("threads=2", "cross", "queue", "heirs", "idle")  # not pinned
 FIELDS = ("ns", "cpu_ns", "cpu_ms", "wall_ms", "peak_kib", "rss_kib", "anon_kib", "after_rss_kib")
 
@@ -251,6 +253,20 @@ def print_figures(allocators, results, summary):
             print(f"{name}: {', '.join(parts)}")
 
 
+def print_second_thread(allocators, patterns, summary):
+    """How much faster two threads are that have nothing to do with each other; 2 is all there is."""
+    rows = []
+    for pattern, _ in patterns:
+        alone = f"{pattern[:-2]}-1"
+        if pattern in SCALING and alone in (name for name, _ in patterns):
+            times = [(summary[alone, a.name][0], summary[pattern, a.name][0]) for a in allocators]
+            rows.append([pattern[:-2]] + [f"{2 * one / two:.2f}" if one and two else "-"
+                                          for one, two in times])
+    if rows:
+        print("\nTwo threads, as a multiple of one:\n")
+        benchlib.print_table(["pattern"] + [a.name for a in allocators], rows)
+
+
 def csv_rows(results):
     for pattern, by_allocator in results.items():
         for name, rounds in by_allocator.items():
@@ -275,6 +291,7 @@ def main():
         results, failures = measure(options, allocators, patterns)
     summary = summarize(results, failures)
     print_ratios(allocators, patterns, summary, failures)
+    print_second_thread(allocators, patterns, summary)
     print_figures(allocators, results, summary)
     for (pattern, name), failure in failures.items():
         print(f"failed: {pattern} under {name}: {failure}", file=sys.stderr)
