@@ -35,6 +35,10 @@ void slow_free(void *pointer, int cache, const char *function) {
         return;
     }
     slow_check_cache(cache);
+    if (opt.junk == JUNK_FALSE && heap_free_large(pointer)) {
+        life_leave();
+        return;
+    }
     enum heap_tracked tracked =
         opt.junk == JUNK_FALSE ? heap_free_tracked(pointer) : HEAP_NOT_TRACKED;
     if (tracked != HEAP_TRACKED_FREED) {

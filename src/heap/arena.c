@@ -28,6 +28,7 @@
 #include "heap/hooked.h"
 #include "heap/hooks.h"
 #include "heap/large.h"
+#include "heap/shelf.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
 #include "heap/track.h"
@@ -349,7 +350,7 @@ static bool is_wanted(struct span *span, void *context) {
     /* Read once: the owner of a slab may destroy it meanwhile, without our lock. */
     uint8_t kind = __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE);
     bool large = kind == SPAN_LARGE;
-    if (kind == SPAN_NONE || (large && !large_claim(span))) {
+    if ((kind != SPAN_SLAB && !large) || (large && !large_claim(span))) {
         return false;
     }
     *search = (struct search){.arena = search->arena,
@@ -508,6 +509,7 @@ void arena_decay(unsigned arena) {
 void arena_purge(unsigned arena) {
     if (arena_exists(arena)) {
         trim_bins(arena);
+        shelf_empty_all();
         (void)hooked_purge(arena);
         (void)pages_purge_all();
     }
@@ -540,7 +542,7 @@ int arena_of(const void *address) {
         return emergency_look(address, &size) != EMERGENCY_ELSEWHERE ? 0 : -1;
     }
     const struct span *span = classmap_span((uintptr_t)address);
-    if (span != NULL && span->kind != SPAN_NONE) {
+    if (span != NULL && span_is_owned(span)) {
         return span->arena & ARENA_INDEX;
     }
     return chunk->owner != 0 ? chunk->owner - 1 : 0;
@@ -551,15 +553,10 @@ size_t *arena_pactive(unsigned arena) {
     return found != NULL ? &found->sums.pactive : NULL;
 }
 
-/* The frees are read first, so that the difference is not negative. */
 uint64_t arena_count_large(unsigned arena, unsigned lextent) {
-    const struct arena *found = arena_get(arena);
-    if (found == NULL) {
-        return 0;
-    }
-    uint64_t ndalloc = count_read(&found->sums.lextents[lextent].ndalloc);
-    uint64_t nmalloc = count_read(&found->sums.lextents[lextent].nmalloc);
-    return nmalloc - min_size(ndalloc, nmalloc);
+    struct large_sums sums;
+    large_read_sums(arena, &sums);
+    return sums.nmalloc[lextent] - min_size(sums.ndalloc[lextent], sums.nmalloc[lextent]);
 }
 
 /* ---------------------------------------------------------------- verifying */
@@ -577,7 +574,8 @@ static void sum_span(struct span *span, void *context) {
         return;
     }
     bool is_large = span->kind == SPAN_LARGE;
-    size_t bytes = is_large ? span->bytes : (size_t)slab_class(span)->slab_mask + 1;
+    bool is_slab = span->kind == SPAN_SLAB;
+    size_t bytes = is_slab ? (size_t)slab_class(span)->slab_mask + 1 : span->bytes;
     ensure(span->base % UNIT_BYTES == 0 && bytes > 0);
     ensure(classmap_span(span->base + bytes - 1) == span);
     sums->units += (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
@@ -592,7 +590,7 @@ static void verify_sums(unsigned arena) {
     pages_walk(sum_span, &found);
     size_t pages = found.units * (UNIT_BYTES / arena_page_bytes());
     ensure(pages == sums->pactive || lock_is_in_child());
-    ensure(found.large_bytes == sums->large_bytes || lock_is_in_child());
+    ensure(found.large_bytes == large_bytes_in(arena) || lock_is_in_child());
     ensure(found.large_count == large_count_in(arena) || lock_is_in_child());
 }
 

@@ -443,7 +443,7 @@ static struct bin_use query_slab(const struct span *slab) {
 
 struct bin_use bin_query(const void *address) {
     const struct span *span = classmap_span((uintptr_t)address);
-    if (span == NULL || span->kind == SPAN_NONE) {
+    if (span == NULL || !span_is_owned(span)) {
         return (struct bin_use){0};
     }
     return span->kind == SPAN_SLAB ? query_slab(span)

@@ -372,6 +372,7 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
     }
     if (thread != NULL) {
         stash_empty(thread, busy_class);
+        shelf_empty(thread);
     }
     depot_drain_all();
 }
@@ -803,6 +804,7 @@ void cache_flush(struct thread *thread) {
         flush_class(thread, c);
     }
     stash_empty(thread, 0);
+    shelf_empty(thread);
     shrink_budget(thread);
 }
 

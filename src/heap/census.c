@@ -20,7 +20,7 @@ static bool find_in_slab(const struct span *slab, uintptr_t address, struct cens
 
 bool census_find(uintptr_t address, struct census_object *object) {
     const struct span *span = classmap_span(address);
-    if (span == NULL || span->kind == SPAN_NONE) {
+    if (span == NULL || !span_is_owned(span)) {
         return false;
     }
     if (span->kind == SPAN_SLAB) {

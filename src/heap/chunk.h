@@ -43,6 +43,7 @@ enum span_kind {
     SPAN_NONE,
     SPAN_SLAB,
     SPAN_LARGE,
+    SPAN_SHELVED, /* free, and kept by a thread (shelf.c); only those who walk over spans meet it */
 };
 
 /*
@@ -67,7 +68,10 @@ struct span {
             uint32_t slow_frees; /* slab: frees that found their granule not published */
             bool is_fresh;       /* slab: what is not carved has no memory behind it */
         };
-        uint64_t moved_pieces; /* large: parts of it that came from other addresses, at most */
+        struct {
+            uint32_t moved_pieces; /* large: parts of it that came from other addresses, at most */
+            bool is_reused;        /* large: it was used since its units were taken */
+        };
     };
     union {
         size_t bytes;  /* large: usable bytes */
@@ -76,6 +80,12 @@ struct span {
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
     struct pairing_node node;         /* slab: in its bin, by address */
 };
+
+/* Does the program, or a bin, have it? */
+static inline bool span_is_owned(const struct span *span) {
+    uint8_t kind = __atomic_load_n(&span->kind, __ATOMIC_RELAXED);
+    return kind == SPAN_SLAB || kind == SPAN_LARGE;
+}
 
 /* Chunks with free units that may still have memory behind them stand in queues; see dirty.c. */
 struct chunk_links {

@@ -143,22 +143,23 @@ static void read_small(unsigned index, const struct thread_sums *threads,
     }
 }
 
-/* Large objects come one at a time and are never cached: each is a request and a fill. */
-static void read_large(const struct arena *arena, struct arena_counts *counts) {
+/* Large objects come one at a time, and one on a shelf counts as freed: each is a request and a
+ * fill. */
+static void read_large(unsigned arena, struct arena_counts *counts) {
+    struct large_sums sums;
+    large_read_sums(arena, &sums);
     for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
-        uint64_t ndalloc = count_read(&arena->sums.lextents[i].ndalloc);
-        uint64_t nmalloc = count_read(&arena->sums.lextents[i].nmalloc);
         counts->lextents[i] = (struct lextent_counts){
-            .nmalloc = nmalloc,
-            .ndalloc = ndalloc,
-            .nrequests = nmalloc,
-            .curlextents = nmalloc - ndalloc,
+            .nmalloc = sums.nmalloc[i],
+            .ndalloc = sums.ndalloc[i],
+            .nrequests = sums.nmalloc[i],
+            .curlextents = sums.nmalloc[i] - sums.ndalloc[i],
         };
-        counts->large.nmalloc += nmalloc;
-        counts->large.ndalloc += ndalloc;
+        counts->large.nmalloc += sums.nmalloc[i];
+        counts->large.ndalloc += sums.ndalloc[i];
     }
     counts->large.nrequests = counts->large.nfills = counts->large.nmalloc;
-    counts->large.allocated = count_read(&arena->sums.large_bytes);
+    counts->large.allocated = sums.bytes;
 }
 
 static void add_free_run(unsigned kind, size_t units, void *context) {
@@ -236,7 +237,7 @@ static void read_arena(unsigned arena, struct arena_counts *counts) {
     counts->muzzy_decay_ms = arena_decay_ms(arena, CHUNK_MUZZY);
     counts->pactive = __atomic_load_n(&from->sums.pactive, __ATOMIC_RELAXED);
     read_small(arena, &threads, counts);
-    read_large(from, counts);
+    read_large(arena, counts);
     if (arena == 0) {
         read_shared(counts);
     }

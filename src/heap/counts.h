@@ -17,7 +17,7 @@ struct lock;
 struct heap_totals {
     size_t live;         /* objects the program holds, at their usable size */
     size_t live_objects; /* number */
-    size_t cached;       /* free objects in magazines and depots */
+    size_t cached;       /* free objects in magazines, depots and on shelves */
     size_t slab_free;    /* free space in slabs, tails included */
     size_t untouched;    /* of this, pages that were never used and have no memory */
     size_t large_rest;   /* unused ends of the units of large objects */

@@ -227,7 +227,7 @@ void emergency_verify(struct verify *walk) {
     }
     for (void *object = g.deferred; object != NULL; object = *(void **)object) {
         const struct span *span = classmap_span((uintptr_t)object);
-        ensure(span != NULL && span->kind != SPAN_NONE);
+        ensure(span != NULL && span_is_owned(span));
         if (span->kind == SPAN_SLAB) {
             (void)verify_cached(walk, span->size_class, object);
         } else {

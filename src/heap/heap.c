@@ -23,6 +23,7 @@
 #include "heap/pages.h"
 #include "heap/place.h"
 #include "heap/region.h"
+#include "heap/shelf.h"
 #include "heap/slab.h"
 #include "heap/track.h"
 
@@ -241,7 +242,7 @@ static COLD struct heap_object locate_outside(const void *address) {
 /* Inlined, and its result made at once: copies of what was just written in parts are slow. */
 static inline __attribute__((always_inline)) struct heap_object locate(const void *address) {
     struct span *span = classmap_span((uintptr_t)address);
-    if (UNLIKELY(span == NULL || span->kind == SPAN_NONE)) {
+    if (UNLIKELY(span == NULL || !span_is_owned(span))) {
         return locate_outside(address);
     }
     return span->kind == SPAN_SLAB ? locate_in_slab(span, address) : locate_large(span, address);
@@ -294,14 +295,24 @@ static void free_small(unsigned size_class, void *address) {
     }
 }
 
-static bool free_large(const struct heap_object *object) {
-    if (!large_claim(object->span)) {
+static bool free_large(struct span *span) {
+    if (!large_claim(span)) {
         return false;
     }
-    track_tell_freed(object->span->id, (void *)object->base, object->size);
-    large_release(object->span);
-    thread_note_free(object->size);
+    size_t bytes = span->bytes;
+    track_tell_freed(span->id, (void *)span->base, bytes);
+    if (!shelf_put(span)) {
+        large_release(span);
+    }
+    thread_note_free(bytes);
     return true;
+}
+
+bool heap_free_large(void *address) {
+    struct span *span = classmap_span((uintptr_t)address);
+    bool is_usual = span != NULL && span->base == (uintptr_t)address && tls.modes == 0 &&
+                    !(span->arena & ARENA_HOOKED);
+    return is_usual && free_large(span);
 }
 
 /* The object counts as one that goes past F of its thread. */
@@ -324,7 +335,7 @@ static COLD bool free_apart(const struct heap_object *object) {
         return free_tracked(object);
     }
     if (object->size_class == 0) {
-        done = free_large(object);
+        done = free_large(object->span);
     } else {
         free_small_uncached(object->size_class, (void *)object->base);
     }
@@ -349,7 +360,7 @@ static bool free_usually(const struct heap_object *object) {
         return free_apart(object);
     }
     if (object->size_class == 0) {
-        return free_large(object);
+        return free_large(object->span);
     }
     if (UNLIKELY(!slab_is_shared(object->span))) {
         free_manual(object);
@@ -488,6 +499,7 @@ size_t heap_trim(void) {
     }
     thread_flush();
     thread_flush_left();
+    shelf_empty_all();
     depot_drain_all();
     trim_bins();
     return arena_purge_hooked() + pages_purge_all();
@@ -496,7 +508,7 @@ size_t heap_trim(void) {
 /* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
 uint64_t heap_tick(void) {
     thread_flush_left();
-    bool some_wait = depot_tick();
+    bool some_wait = depot_tick() | shelf_tick();
     uint64_t wait_ms = pages_tick();
     if (wait_ms == UINT64_MAX) {
         trim_bins();
@@ -574,23 +586,27 @@ struct heap_totals heap_totals_with(const struct thread_sums *threads) {
     totals.live = out_bytes - totals.cached + totals.large_bytes;
     totals.slab_free = slab_bytes - min_size(out_bytes, slab_bytes);
     totals.untouched = min_size(slab_untouched_bytes(), totals.slab_free);
-    size_t large_units = pages.used - min_size(slab_bytes, pages.used);
+    size_t shelved = shelf_bytes();
+    size_t large_units = pages.used - min_size(slab_bytes + shelved, pages.used);
     totals.large_rest = large_units - min_size(totals.large_bytes, large_units);
+    totals.cached += shelved;
     return totals;
 }
 
-static void add_large_traffic(const struct arena_sums *sums, struct heap_traffic *traffic) {
+static void add_large_traffic(unsigned arena, struct heap_traffic *traffic) {
+    struct large_sums sums;
+    large_read_sums(arena, &sums);
     for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
-        traffic->objects += count_read(&sums->lextents[i].nmalloc);
+        traffic->objects += sums.nmalloc[i];
     }
-    traffic->bytes += count_read(&sums->large_total);
+    traffic->bytes += sums.total;
 }
 
 struct heap_traffic heap_traffic(const struct thread_sums *threads) {
     struct heap_traffic traffic = {0};
     for (unsigned a = 0; a < arena_limit(); a++) {
         if (arena_get(a) != NULL) {
-            add_large_traffic(&arena_get(a)->sums, &traffic);
+            add_large_traffic(a, &traffic);
         }
     }
     for (unsigned c = 1; c < CLASS_COUNT; c++) {

@@ -142,6 +142,9 @@ enum heap_tracked {
 };
 enum heap_tracked heap_free_tracked(void *address);
 
+/* The same for a large object, of which nothing is out of the ordinary; false: nothing was done. */
+bool heap_free_large(void *address);
+
 /* Makes a large object smaller or larger where it stands, or refuses. */
 bool heap_resize(const struct heap_object *object, size_t size);
 

@@ -29,6 +29,7 @@
 #include "heap/extents.h"
 #include "heap/moved.h"
 #include "heap/region.h"
+#include "heap/shelf.h"
 #include "heap/units.h"
 #include "opt/opt.h"
 
@@ -59,6 +60,10 @@ static size_t units_for(size_t bytes) {
     return (bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
+size_t large_units(size_t usable) {
+    return units_for(usable);
+}
+
 size_t large_usable_bytes(size_t bytes) {
     return align_up(max_size(bytes, 1), os_facts.page_bytes);
 }
@@ -72,10 +77,14 @@ static void count_alloc(unsigned arena, size_t bytes) {
     arena_add_units(arena, units_for(bytes));
 }
 
-static void count_free(unsigned arena, size_t bytes) {
+static void count_gone(unsigned arena, size_t bytes) {
     struct arena_sums *sums = &arena_get(arena & ARENA_INDEX)->sums;
     count_add_shared(&sums->lextents[counts_lextent_of(bytes)].ndalloc, 1);
     count_add_shared(&sums->large_bytes, -bytes);
+}
+
+static void count_free(unsigned arena, size_t bytes) {
+    count_gone(arena, bytes);
     arena_add_units(arena, -units_for(bytes));
 }
 
@@ -136,7 +145,8 @@ void large_zero(const struct span *span, size_t bytes) {
     struct units_range range = {span->base, units_for(max_size(bytes, 1))};
     struct units_part part;
     while (units_next(&range, &part)) {
-        unit_map stale = pages_stale_units(&part);
+        unit_map stale =
+            span->is_reused ? chunk_units(part.first, part.count) : pages_stale_units(&part);
         unsigned first = 0, length;
         for (; (length = chunk_next_run(stale, &first)) > 0; first += length) {
             uintptr_t start = part.chunk->base + (uintptr_t)first * UNIT_BYTES;
@@ -196,8 +206,22 @@ static void give_back(const struct span *span, uintptr_t base, size_t units) {
 void large_release(struct span *span) {
     /* Atomic: whoever frees the block a second time tries to claim it meanwhile. */
     assert(__atomic_load_n(&span->kind, __ATOMIC_RELAXED) == SPAN_NONE);
+    count_gone(span->arena, span->bytes);
+    large_return(span);
+}
+
+void large_return(struct span *span) {
+    assert(__atomic_load_n(&span->kind, __ATOMIC_RELAXED) == SPAN_NONE);
+    size_t units = units_for(span->bytes);
+    arena_add_units(span->arena, -units);
+    give_back(span, span->base, units);
+}
+
+void large_move_over(struct span *span, unsigned arena) {
+    assert(!((span->arena | arena) & ARENA_HOOKED) && span->arena != arena);
     count_free(span->arena, span->bytes);
-    give_back(span, span->base, units_for(span->bytes));
+    arena_add_units(arena, units_for(span->bytes));
+    span->arena = (uint16_t)arena;
 }
 
 /* ---------------------------------------------------------------- resizing in place */
@@ -346,7 +370,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
     target->bytes = usable;
     target->arena = span->arena;
     target->id = span->id;
-    target->moved_pieces = way.moved;
+    target->moved_pieces = (uint32_t)way.moved;
     __atomic_store_n(&target->kind, SPAN_LARGE, __ATOMIC_RELEASE);
     count_resize(span->arena, way.bytes, usable);
     give_back_left(span, &way);
@@ -355,14 +379,36 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
 
 /* ---------------------------------------------------------------- counting */
 
-size_t large_count_in(unsigned arena) {
+/* The frees are read first, so that few differences are negative. */
+void large_read_sums(unsigned arena, struct large_sums *sums) {
     const struct arena *found = arena_get(arena);
+    *sums = (struct large_sums){0};
+    if (found == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
+        sums->ndalloc[i] = count_read(&found->sums.lextents[i].ndalloc);
+        sums->nmalloc[i] = count_read(&found->sums.lextents[i].nmalloc);
+    }
+    sums->bytes = count_read(&found->sums.large_bytes);
+    sums->total = count_read(&found->sums.large_total);
+    shelf_add_sums(arena, sums);
+}
+
+size_t large_count_in(unsigned arena) {
+    struct large_sums sums;
+    large_read_sums(arena, &sums);
     size_t count = 0;
-    for (unsigned i = 0; found != NULL && i < LEXTENT_CLASSES; i++) {
-        uint64_t freed = count_read(&found->sums.lextents[i].ndalloc);
-        count += count_read(&found->sums.lextents[i].nmalloc) - freed;
+    for (unsigned i = 0; i < LEXTENT_CLASSES; i++) {
+        count += sums.nmalloc[i] - sums.ndalloc[i];
     }
     return count;
+}
+
+size_t large_bytes_in(unsigned arena) {
+    struct large_sums sums;
+    large_read_sums(arena, &sums);
+    return sums.bytes;
 }
 
 size_t large_count(void) {
@@ -376,8 +422,7 @@ size_t large_count(void) {
 size_t large_bytes(void) {
     size_t bytes = 0;
     for (unsigned a = 0; a < arena_limit(); a++) {
-        const struct arena *arena = arena_get(a);
-        bytes += arena != NULL ? count_read(&arena->sums.large_bytes) : 0;
+        bytes += large_bytes_in(a);
     }
     return bytes;
 }

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "heap/counts.h"
 #include "heap/pages.h"
 
 /* A block of at least `bytes` bytes at a multiple of `alignment` (a power of two), or NULL.
@@ -13,6 +14,9 @@
  * `arena` it comes from the extents that arena has. */
 void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool *zeroed,
                   unsigned arena);
+
+/* Units that a block of so many usable bytes has. */
+size_t large_units(size_t usable);
 
 /* Could there ever be such a block, with enough memory?  And the most bytes a block can have. */
 bool large_is_possible(size_t bytes, size_t alignment);
@@ -30,6 +34,11 @@ void large_zero(const struct span *span, size_t bytes);
 bool large_claim(struct span *span);
 void large_release(struct span *span);
 
+/* The same for a block that counts as freed already (shelf.c); and a claimed block, which counts as
+ * freed from now on, becomes one of another arena. */
+void large_return(struct span *span);
+void large_move_over(struct span *span, unsigned arena);
+
 /* Shrinks or grows in place.  False, with the block unchanged, when it has to move. */
 bool large_resize(struct span *span, size_t bytes);
 
@@ -42,6 +51,15 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth);
 size_t large_count(void);
 size_t large_count_in(unsigned arena);
 size_t large_bytes(void);
+size_t large_bytes_in(unsigned arena);
+
+/* What an arena, which need not exist, and its threads have counted. */
+struct large_sums {
+    uint64_t nmalloc[LEXTENT_CLASSES], ndalloc[LEXTENT_CLASSES];
+    uint64_t bytes; /* of blocks there are */
+    uint64_t total; /* of all there ever were */
+};
+void large_read_sums(unsigned arena, struct large_sums *sums);
 
 /* Bytes of units that are nobody's, because other mappings took their addresses. */
 size_t large_lost_bytes(void);

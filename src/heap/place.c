@@ -24,6 +24,7 @@
 #include "heap/hooked.h"
 #include "heap/large.h"
 #include "heap/limit.h"
+#include "heap/shelf.h"
 #include "heap/tcaches.h"
 #include "heap/thread.h"
 
@@ -39,7 +40,10 @@ static void *take_large(unsigned arena, size_t size, size_t alignment, bool *zer
     if (UNLIKELY(arena_uses_hooks(arena))) {
         arena = 0;
     }
-    void *object = large_alloc(size, alignment, PAGES_IN_CHUNKS, zeroed, arena);
+    void *object = alignment <= UNIT_BYTES ? shelf_take(arena, large_usable_bytes(size)) : NULL;
+    if (object == NULL) {
+        object = large_alloc(size, alignment, PAGES_IN_CHUNKS, zeroed, arena);
+    }
     if (UNLIKELY(object == NULL)) {
         cache_make_way(thread_self(), 0);
         object = large_alloc(size, alignment, PAGES_MAY_GROW, zeroed, arena);

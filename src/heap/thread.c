@@ -115,7 +115,7 @@ static bool is_empty(const struct thread *thread) {
             return false;
         }
     }
-    return true;
+    return shelf_is_empty(&thread->shelf);
 }
 
 static struct thread *take_heap(void) {
@@ -409,6 +409,7 @@ bool thread_recover_some(void) {
         cache_recover_class(orphan, c);
     } else if (orphan != NULL) {
         stash_empty(orphan, 0);
+        shelf_empty(orphan);
         thread_settle_counts(orphan);
         retire_heap(orphan);
     }
@@ -517,13 +518,13 @@ static struct look look_at(const struct thread *thread, unsigned c) {
     return look;
 }
 
-static struct thread *first_of_every(void) {
+struct thread *thread_first(void) {
     return atomic_load_explicit(&g.every, memory_order_acquire);
 }
 
 size_t thread_count_cached(unsigned size_class) {
     size_t sum = 0;
-    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+    for (const struct thread *thread = thread_first(); thread != NULL; thread = thread->older) {
         struct look look = look_at(thread, size_class);
         sum += look.in_take + look.in_give + stash_count(thread, size_class);
     }
@@ -550,7 +551,7 @@ static void add_heap(const struct thread *thread, struct thread_sums *sums) {
 
 struct thread_sums thread_read_arena(unsigned arena) {
     struct thread_sums sums = {0};
-    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+    for (const struct thread *thread = thread_first(); thread != NULL; thread = thread->older) {
         if (arena == THREAD_ALL_ARENAS ||
             __atomic_load_n(&thread->arena, __ATOMIC_RELAXED) == arena) {
             add_heap(thread, &sums);
@@ -566,6 +567,7 @@ void thread_settle_counts(struct thread *thread) {
     if (thread == tls.self) {
         add_traffic(thread);
     }
+    shelf_settle(thread);
     uint64_t *requests = arena_get(thread->arena)->sums.requests;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         struct look look = look_at(thread, c);
@@ -823,6 +825,7 @@ static size_t verify_list(struct thread *const *link, enum cache_kind kind, stru
         ensure((*link)->link == link);
         if (walk != NULL) {
             cache_verify(*link, kind, walk);
+            (void)shelf_verify(*link, walk);
         }
         count++;
     }
@@ -840,7 +843,7 @@ static size_t count_unused(void) {
 
 static size_t count_every(void) {
     size_t count = 0;
-    for (const struct thread *thread = first_of_every(); thread != NULL; thread = thread->older) {
+    for (const struct thread *thread = thread_first(); thread != NULL; thread = thread->older) {
         count++;
     }
     return count;

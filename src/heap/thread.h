@@ -18,6 +18,7 @@
 #pragma once
 
 #include "heap/fast.h"
+#include "heap/shelf.h"
 
 struct lock;
 struct stash;
@@ -50,6 +51,7 @@ struct thread {
      * epoch in which that was drawn, 0 for none (track.c). */
     uint64_t due[CLASS_COUNT];
     uint64_t epoch;
+    struct shelf shelf;  /* free large blocks */
     struct stash *stash; /* free tracked objects; NULL until every object is tracked (stash.h) */
     uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
     struct thread_exact exact;
@@ -73,6 +75,9 @@ enum thread_mode {
 };
 
 void thread_init(void);
+
+/* The heap that was made last; `older` leads to all others. */
+struct thread *thread_first(void);
 
 /* This thread's heap, or NULL while it has not earned one or after it was given up. */
 struct thread *thread_self(void);

@@ -35,6 +35,7 @@ struct verify {
     bool is_blind; /* no memory for the table */
     size_t cached[CLASS_COUNT];
     size_t magazines;
+    size_t shelved; /* large blocks */
 };
 
 /* ---------------------------------------------------------------- the table */
@@ -105,6 +106,12 @@ void verify_slots(struct verify *walk, unsigned size_class, void *const *slots, 
     walk->cached[size_class] += count;
 }
 
+void verify_shelved(struct verify *walk, const struct span *span) {
+    ensure(classmap_span(span->base) == span);
+    meet(walk, span->base);
+    walk->shelved++;
+}
+
 void verify_magazine(struct verify *walk, const struct magazine *magazine) {
     ensure(magazine != NULL && (uintptr_t)magazine % MAGAZINE_BYTES == 0);
     meet(walk, (uintptr_t)magazine);
@@ -117,6 +124,10 @@ size_t verify_magazine_count(const struct verify *walk) {
 
 /* ---------------------------------------------------------------- the walk */
 
+static void count_shelved(struct span *span, void *context) {
+    *(size_t *)context += span->kind == SPAN_SHELVED;
+}
+
 /* Depots come last: they know how many magazines there are. */
 static void verify_caches(struct verify *walk) {
     size_t explicit_heaps = thread_verify(walk);
@@ -127,6 +138,9 @@ static void verify_caches(struct verify *walk) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         ensure(walk->cached[c] == thread_count_cached(c) + depot_count(c));
     }
+    size_t shelved = 0;
+    pages_walk(count_shelved, &shelved);
+    ensure(walk->shelved == shelved || lock_is_in_child());
 }
 
 void heap_verify(void) {

@@ -23,6 +23,9 @@ void verify_slots(struct verify *walk, unsigned size_class, void *const *slots, 
                   bool (*may_be_here)(const struct span *slab, const void *holder),
                   const void *holder);
 
+/* A shelf holds this block, and no other does. */
+void verify_shelved(struct verify *walk, const struct span *span);
+
 /* A magazine is in use or in waiting here, and nowhere else. */
 void verify_magazine(struct verify *walk, const struct magazine *magazine);
 

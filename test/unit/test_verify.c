@@ -355,6 +355,41 @@ TEST(wrong_arena_is_found) {
     check_found(arena_get(0)->state = ARENA_GONE, "arena->state == ARENA_LIVE");
 }
 
+/* A block on the caller's shelf. */
+static struct span *shelved(void) {
+    tally_free(tally_malloc(1 << 18));
+    struct span *span = tls.self->shelf.slot[tls.self->shelf.last];
+    check(span != NULL);
+    return span;
+}
+
+static void shelve_twice(void) {
+    struct span *span = shelved();
+    struct shelf *shelf = &tls.self->shelf;
+    unsigned other = (shelf->last + 1u) % SHELF_SLOTS;
+    shelf->slot[other] = span;
+    shelf->units[other] = shelf->units[shelf->last];
+    shelf->held += shelf->units[other];
+}
+
+static void lose_shelved(void) {
+    (void)shelved();
+    struct shelf *shelf = &tls.self->shelf;
+    shelf->slot[shelf->last] = NULL;
+}
+
+TEST(wrong_shelf_is_found) {
+    check_found(shelve_twice(), "!was_met_before'");
+    check_found(lose_shelved(), "walk->shelved == shelved");
+    check_found(shelved()->kind = SPAN_LARGE, "found.large_bytes == ");
+    check_found(shelved()->arena ^= 1, "pages == sums->pactive");
+    check_found((shelved(), tls.self->shelf.units[tls.self->shelf.last]++),
+                "large_units(span->bytes) == shelf->units[i]");
+    check_found((shelved(), tls.self->shelf.held--), "held == shelf->held");
+    check_found((shelved(), tls.self->shelf.given_bytes++), "found.large_bytes == ");
+    check_found((shelved(), tls.self->shelf.taken[1]++), "found.large_count == ");
+}
+
 static void shrink_large(void) {
     slab_of(tally_malloc(1 << 20))->bytes -= os_facts.page_bytes;
 }
@@ -403,5 +438,5 @@ TEST(wrong_emergency_area_is_found) {
     check_found(forget_block(), "live == (uint32_t)state");
     check_found(lengthen_block(), "taken <= end'");
     check_found(overlap_blocks(), "at >= taken'");
-    check_found(defer_free_pages(), "span != NULL && span->kind != SPAN_NONE'");
+    check_found(defer_free_pages(), "span != NULL && span_is_owned(span)'");
 }
