@@ -29,6 +29,7 @@ enum lock_rank {
     RANK_TCACHES,  /* making and destroying explicit caches */
     RANK_THREADS,  /* the list of thread heaps */
     RANK_TCACHE,   /* one explicit cache; never two */
+    RANK_RECLAIM,  /* giving pages of slabs back */
     RANK_BIN,      /* the slabs of one class in one arena; never two */
     RANK_DEPOT,    /* waiting objects of one class */
     RANK_POOL,     /* the pool of empty magazines */

@@ -26,6 +26,7 @@
 #include "heap/emergency.h"
 #include "heap/extents.h"
 #include "heap/hooked.h"
+#include "heap/reclaim.h"
 #include "heap/hooks.h"
 #include "heap/large.h"
 #include "heap/shelf.h"
@@ -510,6 +511,7 @@ void arena_purge(unsigned arena) {
     if (arena_exists(arena)) {
         trim_bins(arena);
         shelf_empty_all();
+        (void)reclaim_all(arena);
         (void)hooked_purge(arena);
         (void)pages_purge_all();
     }

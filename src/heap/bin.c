@@ -12,7 +12,8 @@
  *
  * Threads     One lock per bin.  Drain meets objects of several arenas in one magazine and holds
  *             one bin's lock at a time.
- * Invariant   A slab is in the set exactly when it is not full.  At most one is empty: `empty`.
+ * Invariant   A slab is in the set exactly when it is neither full nor busy giving pages back.  Of
+ *             the others at most one is empty: `empty`.
  * Cost        Refill about 5 instructions per object, drain about 15 when neighbours in the
  *             magazine lie in different slabs; see bench/.
  * Read next   slab.c below, cache.c above.
@@ -24,9 +25,16 @@
 #include "heap/classmap.h"
 #include "heap/extents.h"
 #include "heap/fast.h"
+#include "heap/reclaim.h"
 #include "heap/slab.h"
 
-enum { SLOW_FREES_BEFORE_CARVING = 64 };
+enum {
+    SLOW_FREES_BEFORE_CARVING = 64,
+    /* What a bin must have free, of all its slabs, for a search for free pages in them. */
+    WORTH_BYTES = 256 << 10,
+    WORTH_SHARE = 8,
+    WORTH_LOOKS = 2, /* the first finds what is idle, the second gives it back */
+};
 
 /* Lies initialised in the section where an agent that attaches looks for its counter. */
 __attribute__((section(".probes"), aligned(CACHE_LINE))) struct bin_unusual_line bin_unusual = {0};
@@ -243,19 +251,41 @@ static bool keeps_empty_slab(const struct bin *bin) {
     return rate != 0 && rate <= (uint64_t)slab_units(bin) * UNIT_BYTES && !bin_heap_is_shrinking();
 }
 
-/* A slab that was full can be taken from again; one that is now empty goes, except the one kept. */
+/* An empty slab goes, except the one kept. */
+static void settle_if_empty(struct bin *bin, struct span *slab) {
+    assert(lock_is_mine(&bin->lock) && !slab_is_apart(slab));
+    if (!slab_is_empty(slab)) {
+        return;
+    }
+    if (bin->empty != 0 || !keeps_empty_slab(bin)) {
+        release_slab(bin, slab);
+    } else {
+        bin->empty = granule_of(slab);
+    }
+}
+
+/* A slab that was full can be taken from again; a busy one stays as it is until it is done. */
 static COLD void after_free(struct bin *bin, struct span *slab) {
     assert(lock_is_mine(&bin->lock) && !slab_is_full(slab));
+    if (slab_is_busy(slab)) {
+        return;
+    }
     if (slab_is_apart(slab)) {
         join_set(bin, slab);
         count_add(&bin->nreslabs, 1);
     }
-    if (slab_is_empty(slab)) {
-        if (bin->empty != 0 || !keeps_empty_slab(bin)) {
-            release_slab(bin, slab);
-        } else {
-            bin->empty = granule_of(slab);
-        }
+    settle_if_empty(bin, slab);
+}
+
+/* Objects came home.  Is so much free now that whole pages must be? */
+static COLD void note_drained(struct bin *bin) {
+    assert(lock_is_mine(&bin->lock));
+    const struct size_class *sc = &size_classes[bin->size_class];
+    size_t all = (size_t)bin->nslabs * sc->total * sc->size;
+    size_t free = all - min_size(bin_nout(bin) * sc->size, all);
+    if (free >= WORTH_BYTES && free >= all / WORTH_SHARE && !(bin->arena & ARENA_HOOKED)) {
+        __atomic_store_n(&bin->looks, WORTH_LOOKS, __ATOMIC_RELAXED);
+        reclaim_ask();
     }
 }
 
@@ -278,9 +308,9 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
             break;
         }
         uint32_t index = size_class_index(&sc, offset);
-        assert(size_class_is_start(&sc, offset) && index < slab->ncarved);
+        assert(size_class_is_start(&sc, offset));
         uint64_t word = slab->bits[index / 64];
-        if (UNLIKELY(word >> index % 64 & 1)) {
+        if (UNLIKELY(word >> index % 64 & 1 || slab->uncarved >> (offset >> LG_SHEET) & 1)) {
             found_late(slots[done], slab);
         }
         slab->bits[index / 64] = word | UINT64_C(1) << index % 64;
@@ -304,6 +334,9 @@ void bin_drain(unsigned size_class, void **slots, unsigned count) {
         struct bin *bin = arena_bin(slab->arena, size_class);
         enter(bin);
         unsigned done = drain_into(bin, size_classes[size_class], slots, count);
+        if (bin->looks < WORTH_LOOKS) {
+            note_drained(bin);
+        }
         lock_release(&bin->lock);
         slots += done;
         count -= done;
@@ -339,9 +372,9 @@ static unsigned free_live(struct span *slab) {
     assert(!(slab->arena & ARENA_TRACKED) && slab->kind == SPAN_SLAB);
     const struct size_class *sc = slab_class(slab);
     unsigned freed = 0;
-    for (unsigned i = 0; i < slab->ncarved; i++) {
+    for (unsigned i = 0; i < sc->total; i++) {
         void *object = (void *)(slab->base + (uintptr_t)i * sc->size);
-        if (!bits_get(slab->bits, i) && slab_word1(object) != slab_secret) {
+        if (slab_is_out(slab, i) && slab_word1(object) != slab_secret) {
             slab_set_word1(object, slab_secret);
             bits_set_range(slab->bits, i, 1);
             freed++;
@@ -410,8 +443,8 @@ unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void
     assert(bin->arena & ARENA_TRACKED);
     unsigned count = 0;
     enter(bin);
-    unsigned ncarved = is_slab_of(bin, slab, base) ? slab->ncarved : 0;
-    for (unsigned i = 0; i < ncarved && count < most; i++) {
+    unsigned total = is_slab_of(bin, slab, base) ? slab_class(slab)->total : 0;
+    for (unsigned i = 0; i < total && count < most; i++) {
         void *object = (void *)(base + (uintptr_t)i * slab_class(slab)->size);
         if (slab->ids[i] != 0 && slab_word1(object) != slab_secret) {
             objects[count] = object;
@@ -461,8 +494,9 @@ enum bin_object bin_look(struct span *slab, uintptr_t address) {
     uint32_t index = size_class_index(slab_class(slab), (uint32_t)(address - slab->base));
     enter(bin);
     enum bin_object answer = BIN_OBJECT_OUT;
-    if (index >= slab->ncarved) {
-        answer = BIN_OBJECT_UNCARVED;
+    if (!slab_is_carved(slab, index)) {
+        bool was_carved = slab_sheet_of(slab, index) < slab->sheets_used;
+        answer = was_carved ? BIN_OBJECT_FREE : BIN_OBJECT_UNCARVED;
     } else if (bits_get(slab->bits, index) || is_stashed(slab, index)) {
         answer = BIN_OBJECT_FREE;
     }
@@ -495,6 +529,44 @@ void bin_trim(struct bin *bin) {
     lock_release(&bin->lock);
 }
 
+uint32_t bin_begin_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_aged) {
+    enter(bin);
+    uint32_t sheets = 0;
+    if (is_slab_of(bin, slab, base) && !slab_is_apart(slab) && !slab_is_empty(slab)) {
+        sheets = slab_sheets_to_purge(slab);
+    }
+    if (sheets != 0 && is_aged && slab->rest != SLAB_IDLE) {
+        slab->rest = SLAB_IDLE;
+        sheets = 0;
+    }
+    if (sheets != 0) {
+        leave_set(bin, slab);
+        slab->rest = SLAB_BUSY;
+        slab_uncarve(slab, sheets);
+    }
+    lock_release(&bin->lock);
+    return sheets;
+}
+
+void bin_end_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_done) {
+    enter(bin);
+    if (is_slab_of(bin, slab, base) && slab_is_busy(slab)) {
+        slab_note_purged(slab, is_done);
+        assert(slab_is_apart(slab) && !slab_is_full(slab));
+        join_set(bin, slab);
+        settle_if_empty(bin, slab);
+    }
+    lock_release(&bin->lock);
+}
+
+bool bin_end_look(struct bin *bin) {
+    enter(bin);
+    uint8_t left = (uint8_t)(bin->looks - (bin->looks > 0));
+    __atomic_store_n(&bin->looks, left, __ATOMIC_RELAXED);
+    lock_release(&bin->lock);
+    return left > 0;
+}
+
 /* ---------------------------------------------------------------- counting, checking, repairing */
 
 void bin_restart_counts(struct bin *bin) {
@@ -521,11 +593,12 @@ static void sum_slab(struct span *slab, void *context) {
     if (slab->kind == SPAN_SLAB && slab->size_class == sums->bin->size_class &&
         slab->arena == sums->bin->arena) {
         sums->nslabs++;
-        sums->nempty += slab_is_empty(slab);
-        ensure(!slab_is_empty(slab) || granule_of(slab) == sums->bin->empty);
+        bool is_empty = slab_is_empty(slab) && !slab_is_busy(slab);
+        sums->nempty += is_empty;
+        ensure(!is_empty || granule_of(slab) == sums->bin->empty);
         sums->nout += slab_nout(slab);
         sums->in_set += !slab_is_apart(slab);
-        ensure(!slab_is_apart(slab) == !slab_is_full(slab));
+        ensure(slab_is_apart(slab) == (slab_is_full(slab) || slab_is_busy(slab)));
         slab_verify(slab);
     }
 }

@@ -24,6 +24,7 @@ struct bin {
     uint32_t empty; /* of these, the one no object of which is handed out: its granule; 0: none */
     uint16_t arena;
     uint8_t size_class;
+    uint8_t looks; /* for pages to give back that are still worth it (reclaim.c) */
 } __attribute__((aligned(CACHE_LINE)));
 _Static_assert(sizeof(struct bin) == 2 * CACHE_LINE, "there are many of them");
 
@@ -104,6 +105,23 @@ void bin_note_slow_free(struct span *slab, uintptr_t address);
 
 /* Gives the empty slab that the bin keeps back to the page heap. */
 void bin_trim(struct bin *bin);
+
+/*
+ * Pages inside slabs go back in three steps: the first withdraws what can go and returns it as a
+ * bitmap of sheets, 0 if that is nothing; the caller makes the kernel take them, without a lock;
+ * the last puts the slab back into use.  Nothing happens when `slab` is not, or no longer, the
+ * bin's slab at `base`.  With `is_aged` only those slabs give that had something to give at the
+ * last call as well, and from which nothing was taken since.
+ */
+uint32_t bin_begin_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_aged);
+void bin_end_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_done);
+
+/* One of the looks that objects coming home are worth is done.  Are there more? */
+bool bin_end_look(struct bin *bin);
+
+static inline bool bin_is_worth_a_look(const struct bin *bin) {
+    return __atomic_load_n(&bin->looks, __ATOMIC_RELAXED) > 0;
+}
 
 /* Counts from 0 again: what is handed out and the slabs there are count as just made. */
 void bin_restart_counts(struct bin *bin);

@@ -43,6 +43,7 @@
 #include "heap/arena.h"
 #include "heap/depot.h"
 #include "heap/hooked.h"
+#include "heap/reclaim.h"
 #include "heap/stash.h"
 #include "heap/slab.h"
 #include "heap/track.h"
@@ -375,6 +376,7 @@ void cache_make_way(struct thread *thread, unsigned busy_class) {
         shelf_empty(thread);
     }
     depot_drain_all();
+    reclaim_some();
 }
 
 /* Fetches up to `count` objects from the bin.  A cached object keeps its slab from running empty.

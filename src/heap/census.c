@@ -15,7 +15,7 @@ static bool find_in_slab(const struct span *slab, uintptr_t address, struct cens
     uint32_t index = size_class_index(sc, (uint32_t)(address - slab->base));
     *object =
         (struct census_object){slab->base + (uintptr_t)index * sc->size, sc->size, slab, index};
-    return index < slab->ncarved && !bits_get(slab->bits, index);
+    return index < sc->total && slab_is_out(slab, index);
 }
 
 bool census_find(uintptr_t address, struct census_object *object) {
@@ -59,7 +59,7 @@ struct census {
 
 static void visit_slab(const struct span *slab, const struct census *census) {
     struct census_object object;
-    for (unsigned i = 0; i < slab->ncarved; i++) {
+    for (unsigned i = 0; i < slab_class(slab)->total; i++) {
         if (find_in_slab(slab, slab->base + (uintptr_t)i * slab_class(slab)->size, &object)) {
             census->visit(&object, census->context);
         }

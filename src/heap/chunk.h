@@ -47,16 +47,16 @@ enum span_kind {
 };
 
 /*
- * The owner of a run of units.  For a slab, ncarved == ones(bits) + objects handed out, and bits at
- * and past ncarved are 0; for objects of 64 bytes and more, refill and drain touch the first 64
- * bytes only, but for `node` when the slab leaves or joins its bin's set.
+ * The owner of a run of units.  For a slab, ncarved == ones(bits) + objects handed out, and bits of
+ * objects that are not carved are 0; for objects of 64 bytes and more, refill and drain touch the
+ * first 64 bytes only, but for `node` when the slab leaves or joins its bin's set.
  */
 struct span {
     uintptr_t base;
     union {
         struct {
             int16_t nout;     /* slab: objects handed out, plus SLAB_APART while not in the set */
-            uint16_t ncarved; /* slab: objects whose memory was prepared; the rest was never used */
+            uint16_t ncarved; /* slab: objects whose memory is prepared */
         };
         uint32_t id; /* large: for the layer above; 0: none (track.h) */
     };
@@ -65,8 +65,11 @@ struct span {
     uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
     union {
         struct {
-            uint32_t slow_frees; /* slab: frees that found their granule not published */
+            uint32_t uncarved;   /* slab: sheets whose objects are not carved (slab.c) */
+            uint8_t sheets_used; /* slab: those from here on never were */
+            uint8_t slow_frees;  /* slab: frees that found their granule not published */
             bool is_fresh;       /* slab: what is not carved has no memory behind it */
+            uint8_t rest;        /* slab: enum slab_rest */
         };
         struct {
             uint32_t moved_pieces; /* large: parts of it that came from other addresses, at most */

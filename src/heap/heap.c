@@ -22,6 +22,7 @@
 #include "heap/moved.h"
 #include "heap/pages.h"
 #include "heap/place.h"
+#include "heap/reclaim.h"
 #include "heap/region.h"
 #include "heap/shelf.h"
 #include "heap/slab.h"
@@ -502,7 +503,7 @@ size_t heap_trim(void) {
     shelf_empty_all();
     depot_drain_all();
     trim_bins();
-    return arena_purge_hooked() + pages_purge_all();
+    return reclaim_all(RECLAIM_ANY_ARENA) + arena_purge_hooked() + pages_purge_all();
 }
 
 /* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
@@ -514,6 +515,7 @@ uint64_t heap_tick(void) {
         trim_bins();
         wait_ms = pages_tick();
     }
+    wait_ms = min_size(wait_ms, reclaim_tick());
     wait_ms = min_size(wait_ms, arena_settle_hooked());
     return some_wait ? min_size(wait_ms, DEPOT_TICK_MS) : wait_ms;
 }

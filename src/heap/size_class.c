@@ -2,8 +2,8 @@
  *
  * size_class.c - computes the table of size classes.
  *
- * Slabs are powers of two, as small as keeps the unused tail near 2 %: small slabs are found empty
- * and given back sooner.
+ * Slabs are powers of two, as small as keeps the unused tail near 2 %, or in pages that are never
+ * touched: small slabs are found empty and given back sooner.
  */
 #include "heap/size_class.h"
 
@@ -39,13 +39,10 @@ static uint32_t slab_bytes(uint32_t size) {
     if (size <= 256) {
         return 16 << 10;
     }
-    if (size <= 1024) {
+    if (size <= 2048) {
         return 32 << 10;
     }
-    if (size <= 2048) {
-        return 64 << 10;
-    }
-    return size <= 4096 ? 128 << 10 : 256 << 10;
+    return size <= 4096 ? 64 << 10 : 128 << 10;
 }
 
 static void fill_row(struct size_class *sc, uint32_t size) {

@@ -5,7 +5,7 @@
  *      class        1..16            17..56           57..60    61, 62          none
  *      size      16..256 by 16   8 per doubling   4 per doubl.   24, 32 KiB   whole pages
  *      upto           256             8192           16384         32768      PTRDIFF_MAX
- *      slab          16 KiB      32 .. 256 KiB      256 KiB       256 KiB
+ *      slab          16 KiB      32 .. 128 KiB      128 KiB       128 KiB
  *
  * Is this address the start of an object?  With c = ceil(2^32 / size) and e = c * size - 2^32, the
  * 64-bit product offset * c has the object's index in its high half; its low half is index * e for

@@ -8,6 +8,18 @@
 
 #include "heap/chunk.h"
 
+enum {
+    LG_SHEET = 12,
+    SHEET_BYTES = 1 << LG_SHEET, /* what is carved at a time: the smallest kernel page */
+};
+
+/* On the way to giving pages back (reclaim.c). */
+enum slab_rest {
+    SLAB_IN_USE,
+    SLAB_IDLE, /* had pages to give back at the last look; nothing was taken from it since */
+    SLAB_BUSY, /* pages of it are on their way to the kernel: it is apart, whatever it has */
+};
+
 void slab_init(uint64_t random);
 
 /* Objects of arenas below this index may be cached by any thread.  Those above belong to arenas
@@ -19,8 +31,7 @@ static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
-/* Bytes of all slabs that no object was carved from yet and that have no memory behind them; for
- * reports, and not exact. */
+/* Bytes of all slabs that have no memory behind them; for reports, and not exact. */
 size_t slab_untouched_bytes(void);
 
 /* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */
@@ -34,6 +45,16 @@ unsigned slab_take(struct span *slab, void **slots, unsigned count);
 
 /* Carves what is missing of the granule `object` lies in, so that its frees become fast. */
 void slab_publish_granule(struct span *slab, uintptr_t object);
+
+/* The sheets, as a bitmap, that have memory behind them, or may have, and no object that is out, in
+ * whole kernel pages. */
+uint32_t slab_sheets_to_purge(const struct span *slab);
+
+/* Those sheets are about to lose their memory: withdraws their objects. */
+void slab_uncarve(struct span *slab, uint32_t sheets);
+
+/* Those sheets have lost it, and what else was not carved, if the kernel did not refuse. */
+void slab_note_purged(struct span *slab, bool is_done);
 
 /* Makes a slab whole that another thread was changing when this process was forked: what it was
  * moving is lost.  The slab is apart from its bin's set afterwards. */
@@ -73,6 +94,25 @@ static inline unsigned slab_nfree(const struct span *slab) {
 
 static inline bool slab_is_empty(const struct span *slab) {
     return slab_nout(slab) == 0;
+}
+
+static inline bool slab_is_busy(const struct span *slab) {
+    return slab->rest == SLAB_BUSY;
+}
+
+static inline unsigned slab_sheet_of(const struct span *slab, unsigned index) {
+    assert(index < slab_class(slab)->total);
+    return index * slab_class(slab)->size >> LG_SHEET;
+}
+
+/* Only then does its bit tell whether an object is free, and word 1 anything at all. */
+static inline bool slab_is_carved(const struct span *slab, unsigned index) {
+    return !(slab->uncarved >> slab_sheet_of(slab, index) & 1);
+}
+
+/* Is the object with the program, or in a cache? */
+static inline bool slab_is_out(const struct span *slab, unsigned index) {
+    return slab_is_carved(slab, index) && !bits_get(slab->bits, index);
 }
 
 /* True when nothing can be taken. */

@@ -91,7 +91,7 @@ const struct span *verify_cached(struct verify *walk, unsigned size_class, const
     uint32_t offset = (uint32_t)((uintptr_t)object - slab->base);
     ensure(size_class_is_start(slab_class(slab), offset));
     uint32_t index = size_class_index(slab_class(slab), offset);
-    ensure(index < slab->ncarved && !bits_get(slab->bits, index));
+    ensure(slab_is_out(slab, index));
     meet(walk, (uintptr_t)object);
     return slab;
 }

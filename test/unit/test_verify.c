@@ -188,8 +188,8 @@ static void cache_uncarved(void) {
 }
 
 TEST(cached_object_that_its_slab_has_too_is_found) {
-    check_found(free_what_is_cached(), "index < slab->ncarved && !bits_get(");
-    check_found(cache_uncarved(), "index < slab->ncarved && !bits_get(");
+    check_found(free_what_is_cached(), "slab_is_out(slab, index)'");
+    check_found(cache_uncarved(), "slab_is_out(slab, index)'");
 }
 
 static void *object_of_new_arena(void) {
@@ -331,6 +331,8 @@ TEST(wrong_slab_is_found) {
     check_found(slab_of(*slot_in_take(0))->bits[0] ^= 1, "bits_count_range(");
     check_found(slab_of(*slot_in_take(0))->nout--, "");
     check_found(slab_of(*slot_in_take(0))->ncarved++, "");
+    check_found(slab_of(*slot_in_take(0))->uncarved |= 1, "");
+    check_found(slab_of(*slot_in_take(0))->rest = SLAB_BUSY, "");
     check_found(classmap_publish(slab_of(*slot_in_take(0))->base, 1, 1), "byte == ");
 }
 
