@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * arena.c - the arenas by index: made at start, or made, reset and destroyed by the program.
+ * arena.c - the arenas by index: automatic ones, made when one is first used, and those that the
+ * program makes, resets and destroys.
  *
  * A destroyed arena leaves behind the slabs of which some cache still holds an object.  They
  * stay with the index, whose bins are never unmapped, and serve the next arena that gets it.
@@ -58,7 +59,11 @@ static void leave(void) {
     lock_release(&g.lock);
 }
 
-/* ---------------------------------------------------------------- made at start */
+/* ---------------------------------------------------------------- automatic arenas */
+
+static void name_it(char name[ARENA_NAME_BYTES], const char *kind, unsigned index) {
+    fmt_text(name, ARENA_NAME_BYTES, "%s_%u", kind, index);
+}
 
 /* Begins an arena's own state; its bins may still hold slabs of a predecessor. */
 static void begin(struct arena *arena, unsigned index, const char *kind) {
@@ -66,7 +71,7 @@ static void begin(struct arena *arena, unsigned index, const char *kind) {
         arena->decay_ms[d] = g.default_decay_ms[d];
     }
     __atomic_store_n(&arena->sums.born_ms, os_now_ms(), __ATOMIC_RELAXED);
-    fmt_text(arena->name, sizeof(arena->name), "%s_%u", kind, index);
+    name_it(arena->name, kind, index);
 }
 
 static void publish(struct arena *arena, unsigned index) {
@@ -85,18 +90,35 @@ bool arena_init(void) {
     g.default_decay_ms[CHUNK_MUZZY] = dirty_decay_ms[CHUNK_MUZZY] = opt.muzzy_decay_ms;
     unsigned wanted = (unsigned)(opt.narenas != 0 ? opt.narenas : os_facts.cpus);
     g.count = (unsigned)min_size(wanted, MOST_ARENAS);
-    struct arena *arenas = meta_alloc(g.count * sizeof(struct arena), CACHE_LINE);
-    if (arenas == NULL) {
-        return false;
-    }
-    for (unsigned a = 0; a < g.count; a++) {
-        begin(&arenas[a], a, "auto");
-        publish(&arenas[a], a);
-        arenas[a].state = ARENA_LIVE;
-    }
     g.limit = g.count;
     slab_shared_arenas = g.count;
+    return arena_prepare(0);
+}
+
+/* Published last: whoever finds it finds it whole. */
+static bool make_automatic(unsigned index) {
+    assert(lock_is_mine(&g.lock) && index < g.count);
+    struct arena *arena = meta_alloc(sizeof(struct arena), CACHE_LINE);
+    if (arena == NULL) {
+        return false;
+    }
+    begin(arena, index, "auto");
+    arena->state = ARENA_LIVE;
+    publish(arena, index);
     return true;
+}
+
+bool arena_prepare(unsigned arena) {
+    if (LIKELY(arena_get(arena) != NULL)) {
+        return true;
+    }
+    if (arena >= g.count) {
+        return false;
+    }
+    enter();
+    bool done = arena_get(arena) != NULL || make_automatic(arena);
+    leave();
+    return done;
 }
 
 unsigned arena_count(void) {
@@ -118,9 +140,12 @@ static struct arena *known(unsigned arena) {
     return atomic_load_explicit(&g.arenas[arena], memory_order_acquire);
 }
 
+/* An automatic arena that was not made yet exists, too: it is empty. */
 bool arena_exists(unsigned arena) {
     const struct arena *found = arena_get(arena);
-    return found != NULL && atomic_load_explicit(&found->state, memory_order_acquire) == ARENA_LIVE;
+    return arena < g.count ||
+           (found != NULL &&
+            atomic_load_explicit(&found->state, memory_order_acquire) == ARENA_LIVE);
 }
 
 bool arena_is_manual(unsigned arena) {
@@ -133,7 +158,7 @@ unsigned arena_choose(void) {
     for (unsigned a = 1; a < g.count && arena_thread_count(best) != 0; a++) {
         best = arena_thread_count(a) < arena_thread_count(best) ? a : best;
     }
-    return best;
+    return LIKELY(arena_prepare(best)) ? best : 0;
 }
 
 /* Threads that start at once may choose the same: the one that comes second looks again, unless
@@ -175,6 +200,9 @@ bool arena_has_hooks(unsigned arena) {
 /* Automatic arenas exist for ever; a manual one must not be destroyed between check and count. */
 bool arena_bind(unsigned arena) {
     if (arena < g.count) {
+        if (UNLIKELY(!arena_prepare(arena))) {
+            return false;
+        }
         atomic_fetch_add_explicit(&known(arena)->threads, 1, memory_order_relaxed);
         return true;
     }
@@ -265,8 +293,9 @@ bool arena_prepare_tracked(unsigned arena) {
     if (LIKELY(has_tracked_bins(arena))) {
         return true;
     }
+    bool is_made = arena_prepare(arena);
     enter();
-    bool done = has_tracked_bins(arena) || make_tracked_bins(arena);
+    bool done = has_tracked_bins(arena) || (is_made && make_tracked_bins(arena));
     leave();
     return done;
 }
@@ -324,8 +353,9 @@ struct extent_hooks *arena_hooks(unsigned arena) {
 }
 
 bool arena_set_hooks(unsigned arena, struct extent_hooks *hooks) {
+    bool is_made = arena_prepare(arena);
     enter();
-    bool done = arena_exists(arena) && set_hooks(arena, hooks);
+    bool done = is_made && arena_exists(arena) && set_hooks(arena, hooks);
     leave();
     return done;
 }
@@ -456,11 +486,13 @@ void arena_get_name(unsigned arena, char name[ARENA_NAME_BYTES]) {
         enter();
         memcpy(name, known(arena)->name, ARENA_NAME_BYTES);
         leave();
+    } else if (arena < g.count) {
+        name_it(name, "auto", arena);
     }
 }
 
 void arena_set_name(unsigned arena, const char *name) {
-    if (arena_get(arena) != NULL) {
+    if (arena_prepare(arena)) {
         enter();
         fmt_text(known(arena)->name, ARENA_NAME_BYTES, "%s", name);
         leave();
@@ -473,10 +505,10 @@ ssize_t arena_decay_ms(unsigned arena, enum chunk_queue which) {
 }
 
 bool arena_set_decay_ms(unsigned arena, enum chunk_queue which, ssize_t ms) {
-    if (ms < -1 || !arena_exists(arena)) {
+    if (ms < -1 || !arena_exists(arena) || !arena_prepare(arena)) {
         return false;
     }
-    known(arena)->decay_ms[which] = ms;
+    arena_get(arena)->decay_ms[which] = ms;
     if (arena == 0) {
         dirty_decay_ms[which] = ms;
     }
@@ -551,8 +583,7 @@ int arena_of(const void *address) {
 }
 
 size_t *arena_pactive(unsigned arena) {
-    struct arena *found = arena_get(arena);
-    return found != NULL ? &found->sums.pactive : NULL;
+    return arena_prepare(arena) ? &known(arena)->sums.pactive : NULL;
 }
 
 uint64_t arena_count_large(unsigned arena, unsigned lextent) {
@@ -611,7 +642,11 @@ static void verify_bins(unsigned arena) {
 void arena_verify(void) {
     for (unsigned a = 0; a < arena_limit(); a++) {
         const struct arena *arena = arena_get(a);
-        ensure(arena != NULL && arena->state <= ARENA_LEAVING);
+        if (arena == NULL) {
+            ensure(a < g.count && thread_read_arena(a).threads == 0);
+            continue;
+        }
+        ensure(arena->state <= ARENA_LEAVING);
         ensure(arena->state == ARENA_LIVE || a >= g.count);
         ensure(arena->threads == thread_read_arena(a).threads);
         ensure(arena->threads == 0 || arena->state == ARENA_LIVE);

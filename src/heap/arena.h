@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * arena.h - bins under one roof: four arenas per CPU of the process, and those the program makes.
+ * An automatic arena is made when it is first used, so a program of one thread pays for one.
  *
  * A new thread gets the arena that fewest use, mostly one for itself.  So threads rarely meet at a
  * lock, and what one allocates does not share cache lines with another's.
@@ -62,8 +63,13 @@ bool arena_init(void);
 unsigned arena_choose(void);
 unsigned arena_claim(void);
 
-/* The arena of an index, whatever its state, or NULL when there never was one. */
+/* The arena of an index, whatever its state, or NULL when there never was one, or when an automatic
+ * one has not been used yet. */
 struct arena *arena_get(unsigned arena);
+
+/* Makes an automatic arena, if that has not been done.  Before anything is taken from an arena that
+ * arena_choose has not chosen.  False when there is no such arena, or no memory. */
+bool arena_prepare(unsigned arena);
 
 /* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks, or
  * ARENA_TRACKED if it was prepared for it. */

@@ -226,15 +226,18 @@ static size_t read_hooked(unsigned arena, struct arena_counts *counts) {
     return pages.mapped - min_size(held, pages.mapped);
 }
 
+/* An arena that nobody has used yet has its times alone. */
 static void read_arena(unsigned arena, struct arena_counts *counts) {
-    assert(arena_get(arena) != NULL);
     const struct arena *from = arena_get(arena);
     struct thread_sums threads = thread_read_arena(arena);
     counts->nthreads = threads.threads;
-    counts->uptime =
-        (os_now_ms() - __atomic_load_n(&from->sums.born_ms, __ATOMIC_RELAXED)) * 1000000;
     counts->dirty_decay_ms = arena_decay_ms(arena, CHUNK_DIRTY);
     counts->muzzy_decay_ms = arena_decay_ms(arena, CHUNK_MUZZY);
+    if (from == NULL) {
+        return;
+    }
+    counts->uptime =
+        (os_now_ms() - __atomic_load_n(&from->sums.born_ms, __ATOMIC_RELAXED)) * 1000000;
     counts->pactive = __atomic_load_n(&from->sums.pactive, __ATOMIC_RELAXED);
     read_small(arena, &threads, counts);
     read_large(arena, counts);

@@ -73,7 +73,7 @@ static void *take_small(struct place place, unsigned arena, unsigned size_class)
 static void *alloc_once(struct place place, unsigned size_class, size_t size, size_t alignment,
                         bool *zeroed) {
     unsigned arena = place.arena == PLACE_OWN ? thread_arena() : (unsigned)place.arena;
-    if (!arena_exists(arena)) {
+    if (!arena_exists(arena) || !arena_prepare(arena)) {
         return NULL;
     }
     if (size_class == 0) {

@@ -222,7 +222,7 @@ static void *alloc_tracked_large(unsigned arena, size_t size, size_t alignment, 
 static __attribute__((noinline)) void *alloc_anywhere(const struct track_request *request,
                                                       uint32_t id, bool *zeroed) {
     unsigned arena = arena_of_place(request->place);
-    if (!arena_exists(arena) || has_memory_of_hooks(request->place)) {
+    if (!arena_exists(arena) || has_memory_of_hooks(request->place) || !arena_prepare(arena)) {
         return NULL;
     }
     unsigned c = request->size_class;

@@ -19,12 +19,13 @@ static void check_bins(unsigned arenas) {
     check_eq(arena_count(), arenas);
     struct bin *last = NULL;
     for (unsigned a = 0; a < arenas; a++) {
+        check(arena_exists(a) && arena_prepare(a));
         for (unsigned c = 1; c < CLASS_COUNT; c++) {
             struct bin *bin = arena_bin(a, c);
             check_eq(bin->arena, a);
             check_eq(bin->size_class, c);
             check_eq((uintptr_t)bin % CACHE_LINE, 0);
-            check(last == NULL || bin > last); /* no two are the same */
+            check(c == 1 || bin == last + 1);
             last = bin;
         }
         check(arena_choose() < arenas);
@@ -55,9 +56,44 @@ TEST(single_arena_is_always_chosen) {
     }
 }
 
+/* Everything that can be asked of one, and everything that makes one. */
+TEST(automatic_arena_is_made_when_it_is_first_used) {
+    start_heap_with("narenas:6");
+    unsigned mine = thread_arena();
+    unsigned other = (mine + 1) % 6;
+    for (unsigned a = 0; a < 6; a++) {
+        char name[ARENA_NAME_BYTES], expected[ARENA_NAME_BYTES];
+        struct arena_counts counts;
+        snprintf(expected, sizeof(expected), "auto_%u", a);
+        arena_get_name(a, name);
+        check(arena_exists(a) && !arena_is_manual(a) && strcmp(name, expected) == 0);
+        check(counts_read_arena(a, &counts));
+        check_eq(counts.dirty_decay_ms, arena_default_decay_ms(CHUNK_DIRTY));
+        check_eq(arena_decay_ms(a, CHUNK_MUZZY), arena_default_decay_ms(CHUNK_MUZZY));
+        check_eq(arena_thread_count(a), 0);
+        arena_decay(a);
+        arena_purge(a);
+        check((arena_get(a) != NULL) == (a == 0 || a == mine));
+    }
+    heap_verify();
+    bool zeroed;
+    struct place place = {.arena = (int)other, .cache = PLACE_NO_CACHE};
+    void *object = place_alloc(place, 100, 1, &zeroed);
+    check(arena_get(other) != NULL);
+    check_eq(arena_of(object), other);
+    struct heap_object found = heap_look(object);
+    check(place_free(place, &found));
+    check(thread_set_arena((mine + 2) % 6) && arena_get((mine + 2) % 6) != NULL);
+    check(*arena_pactive((mine + 3) % 6) == 0 && arena_get((mine + 3) % 6) != NULL);
+    check(arena_set_decay_ms((mine + 4) % 6, CHUNK_DIRTY, 5));
+    check_eq(arena_decay_ms((mine + 4) % 6, CHUNK_DIRTY), 5);
+    heap_verify();
+}
+
 TEST(bins_start_empty) {
     start_heap_with("narenas:7");
     for (unsigned a = 0; a < 7; a++) {
+        check(arena_prepare(a));
         for (unsigned c = 1; c < CLASS_COUNT; c++) {
             if (arena_bin(a, c)->nslabs == 0) {
                 check_eq(bin_nout(arena_bin(a, c)), 0);

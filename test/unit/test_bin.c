@@ -99,6 +99,7 @@ TEST(objects_of_every_class_go_out_once_and_come_back) {
 }
 
 TEST(random_refills_and_drains_agree_with_the_counts) {
+    check(arena_prepare(1));
     static void *out[MOST];
     struct random random = random_start(22, 0);
     for (unsigned c = 1; c < CLASS_COUNT; c += 7) {
@@ -126,6 +127,7 @@ TEST(random_refills_and_drains_agree_with_the_counts) {
 
 TEST(one_drain_serves_objects_of_several_arenas) {
     void *mixed[60];
+    check(arena_prepare(1));
     for (unsigned i = 0; i < 60; i++) {
         check_eq(bin_refill(arena_bin(i % 2, 9), &mixed[i], 1, PAGES_MAY_GROW), 1);
         check_eq(classmap_span((uintptr_t)mixed[i])->arena, i % 2);
@@ -253,6 +255,7 @@ static void *churn(void *steps) {
 }
 
 TEST(threads_at_two_bins_lose_nothing) {
+    check(arena_prepare(1));
     unsigned steps = 10000;
     run_threads(4, churn, &steps);
     heap_verify();
@@ -262,6 +265,7 @@ TEST(threads_at_two_bins_lose_nothing) {
 /* Entering a bin repairs it, if the fork came in the middle of another thread's work. */
 static void use_each_bin(void) {
     for (unsigned a = 0; a < arena_count(); a++) {
+        check(arena_prepare(a));
         for (unsigned c = 1; c < CLASS_COUNT; c++) {
             void *object;
             check_eq(bin_refill(arena_bin(a, c), &object, 1, PAGES_MAY_GROW), 1);
@@ -304,6 +308,7 @@ TEST(abandoned_bin_is_rebuilt_from_its_slabs) {
 }
 
 TEST(child_of_a_fork_repairs_what_another_thread_left_half_done) {
+    check(arena_prepare(1));
     unsigned steps = 60000 / SLOWER;
     pthread_t thread[2];
     for (unsigned i = 0; i < 2; i++) {

@@ -48,7 +48,7 @@ static void check_invariant(struct thread *thread) {
 static size_t objects_out(unsigned c) {
     size_t sum = 0;
     for (unsigned a = 0; a < arena_count(); a++) {
-        sum += bin_nout(arena_bin(a, c));
+        sum += arena_get(a) != NULL ? bin_nout(arena_bin(a, c)) : 0;
     }
     return sum;
 }

@@ -438,6 +438,7 @@ TEST(child_counts_on_where_its_parent_was) {
 TEST(bin_counts_what_is_taken_and_put_back) {
     enum { CLASS = 9 };
     start_heap_with(QUIET ",narenas:2");
+    check(arena_prepare(1));
     struct bin *bin = arena_bin(1, CLASS);
     unsigned total = size_classes[CLASS].total;
     size_t pages = *arena_pactive(1);
@@ -601,6 +602,7 @@ TEST(counts_of_a_destroyed_arena_stay_and_its_own_start_again) {
     enum { CLASS = 5, TAKEN = 30, PUT = 20 };
     start_heap_with(QUIET ",narenas:2");
     void *objects[TAKEN];
+    check(arena_prepare(1));
     check_eq(bin_refill(arena_bin(1, CLASS), objects, TAKEN, PAGES_MAY_GROW), TAKEN);
     cache_count_past_alloc(1, CLASS);
     bin_drain(CLASS, objects, PUT);

@@ -41,7 +41,7 @@ static void start_sound(const char *conf) {
 }
 
 static void start(void) {
-    start_sound("narenas:2,background_thread:false");
+    start_sound("narenas:4,background_thread:false");
 }
 
 static struct rec *rec(void) {
@@ -181,6 +181,7 @@ static void free_what_is_cached(void) {
 
 static void cache_uncarved(void) {
     void *object;
+    check(arena_prepare(!tls.self->arena));
     check_eq(bin_refill(arena_bin(!tls.self->arena, CLASS), &object, 1, PAGES_MAY_GROW), 1);
     const struct span *slab = slab_of(object);
     check(slab->ncarved < slab_class(slab)->total);
@@ -348,11 +349,21 @@ TEST(wrong_bin_is_found) {
     check_found(bin()->arena ^= 1, "bin->size_class == c && bin->arena");
 }
 
+static void use_arena_not_made(void) {
+    unsigned arena = 1;
+    while (arena_get(arena) != NULL) {
+        arena++;
+    }
+    arena_unbind(tls.self->arena);
+    tls.self->arena = (uint16_t)arena;
+}
+
 TEST(wrong_arena_is_found) {
+    check_found(use_arena_not_made(), "a < g.count && thread_read_arena(a).threads == 0");
     check_found(arena_get(tls.self->arena)->threads++, "arena->threads == ");
     check_found(arena_add_units(0, 1), "pages == sums->pactive");
-    check_found(arena_get(1)->sums.large_bytes += 4096, "found.large_bytes == ");
-    check_found(arena_get(1)->sums.lextents[0].nmalloc++, "found.large_count == ");
+    check_found(arena_get(0)->sums.large_bytes += 4096, "found.large_bytes == ");
+    check_found(arena_get(0)->sums.lextents[0].nmalloc++, "found.large_count == ");
     check_found(arena_get(0)->uses_hooks = true, "!arena->uses_hooks");
     check_found(arena_get(0)->state = ARENA_GONE, "arena->state == ARENA_LIVE");
 }
