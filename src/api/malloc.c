@@ -79,15 +79,9 @@ void *slow_take_cached(size_t size, size_t alignment) {
     return object;
 }
 
-/* A size that is not in the table. */
-static __attribute__((noinline)) void *malloc_wide(size_t size) {
-    void *object = slow_take_cached(size, 1);
-    return LIKELY(object != NULL) ? object : malloc_slow(size);
-}
-
 EXPORT CACHE_LINE_START void *tally_malloc(size_t size) {
-    if (UNLIKELY(size > TABLE_MAX)) {
-        return malloc_wide(size);
+    if (UNLIKELY(size > SMALL_MAX)) {
+        return malloc_slow(size);
     }
     struct hot *hot = tls.hot;
     size_t class4 = hot->tab[((uint32_t)size + 15) / 16];
@@ -196,19 +190,10 @@ static inline bool is_sure(const void *pointer, unsigned size_class) {
     return size_class != 0 && find_fast(pointer).size_class == size_class;
 }
 
-/* A size that is not in the table. */
-static __attribute__((noinline)) void free_sized_wide(void *pointer, size_t size) {
-    if (LIKELY(is_sure(pointer, size_class_aligned(size, 1)))) {
-        tally_free(pointer);
-    } else {
-        free_sized_slow(pointer, size);
-    }
-}
-
 EXPORT void tally_free_sized(void *pointer, size_t size) {
     struct hot *hot = tls.hot;
-    if (UNLIKELY(size > TABLE_MAX)) {
-        free_sized_wide(pointer, size);
+    if (UNLIKELY(size > SMALL_MAX)) {
+        free_sized_slow(pointer, size);
         return;
     }
     size_t class4 = classmap_get((uintptr_t)pointer);

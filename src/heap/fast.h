@@ -5,7 +5,7 @@
  *      TLS (42 bytes)            struct thread (thread.h)
  *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
- *                                tab[]        size -> class, for sizes up to 1024
+ *                                tab[]        size -> class, for all small sizes
  *                                ...          slow paths only
  *
  * The fast paths use `hot` only.  A thread that has no heap (yet, or any more), or that is parked
@@ -22,8 +22,6 @@
 
 /* ---------------------------------------------------------------- records */
 
-enum { TABLE_MAX = 1024 }; /* requests up to here find their class in a table of bytes */
-
 /* One class as the fast paths see it. */
 struct rec {
     uintptr_t take; /* next object to hand out (magazine.h) */
@@ -39,7 +37,7 @@ _Static_assert(sizeof(struct rec) == 32, "thread_record scales 4 * class by 8");
 struct hot {
     struct rec rec[CLASS_COUNT + 1]; /* 64 records */
     uint64_t secret;
-    uint8_t tab[TABLE_MAX / 16 + 1]; /* (size + 15) / 16  ->  4 * class */
+    uint8_t tab[SMALL_MAX / 16 + 1]; /* (size + 15) / 16  ->  4 * class */
 };
 
 struct thread;

@@ -333,6 +333,8 @@ void slab_repair(struct span *slab) {
     for (unsigned i = 0; i < sc->total; i++) {
         if (!slab_is_carved(slab, i)) {
             bits_clear_range(slab->bits, i, 1);
+        } else if (slab->uncarved & sheets_of_object(sc, i)) {
+            bits_set_range(slab->bits, i, 1); /* It was being taken, and nobody got it. */
         }
     }
     slab->ncarved = (uint16_t)(sc->total - count_starts(sc, slab->uncarved));

@@ -84,13 +84,15 @@ void thread_init(void) {
 }
 
 static void fill_hot(struct hot *hot) {
+    size_t first = 0; /* in the table, of the sizes that are rounded to those of a class */
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         const struct size_class *sc = &size_classes[c];
         hot->rec[c] = (struct rec){.mult = sc->mult, .limit = sc->limit, .mask = sc->slab_mask};
+        size_t end = sc->size / 16 + 1;
+        __builtin_memset(hot->tab + first, (int)c * 4, end - first);
+        first = end;
     }
-    for (size_t i = 0; i <= TABLE_MAX / 16; i++) {
-        hot->tab[i] = (uint8_t)(size_class_of(i * 16) * 4);
-    }
+    assert(first == sizeof(hot->tab));
     hot->secret = slab_secret;
 }
 

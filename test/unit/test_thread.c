@@ -50,7 +50,7 @@ TEST(fast_path_numbers_are_those_of_the_classes) {
     for (unsigned c = CLASS_COUNT; c < sizeof hot->rec / sizeof hot->rec[0]; c++) {
         check(memcmp(&hot->rec[c], &no_class, sizeof no_class) == 0);
     }
-    for (size_t size = 0; size <= TABLE_MAX; size++) {
+    for (size_t size = 0; size <= SMALL_MAX; size++) {
         check_eq(hot->tab[(size + 15) / 16], 4 * size_class_of(size));
     }
     check_eq(hot->secret, slab_secret);
