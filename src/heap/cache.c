@@ -122,12 +122,20 @@ static bool grow_budget(struct thread *thread) {
     return true;
 }
 
-/* The class with most bytes among those with room for more than `objects` objects; 0: none. */
-static unsigned richest_class(const struct thread *thread, unsigned objects) {
+/*
+ * How little the last byte of a class's room spares it.  Slow calls go with 1 / room, and a byte
+ * more means 1 / size objects more, so it spares 1 / (room^2 * size) of them.  Where this is equal
+ * for all classes in use, their slow calls together are the fewest.
+ */
+static uint64_t plenty(const struct thread *thread, unsigned c) {
+    return (uint64_t)thread->room[c] * thread->room[c] * size_classes[c].size;
+}
+
+/* The class that misses a byte least; none gives the room for its last object. */
+static unsigned richest_class(const struct thread *thread) {
     unsigned richest = 0;
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        if (thread->room[c] > objects &&
-            bytes_of(c, thread->room[c]) > bytes_of(richest, thread->room[richest])) {
+        if (thread->room[c] > 1 && plenty(thread, c) > plenty(thread, richest)) {
             richest = c;
         }
     }
@@ -149,13 +157,11 @@ static inline void grow_room(struct thread *thread, size_t c) {
 
 static void empty_class(struct thread *thread, unsigned c);
 
-/* The budget is spent: now and then a class with room for more than twice as many objects as the
- * one in need gives up half of it.  Objects are compared and not bytes, because slow calls are what
- * counts: for a program that uses all sizes alike, equal room means the fewest of them. */
+/* The budget is spent: now and then the class that can best do so gives up half of its room.  Where
+ * it has not much more than the one in need, room would only go to and fro. */
 static COLD void steal_room(struct thread *thread, unsigned c) {
-    /* Never the last object's room: a class with magazines has some. */
-    unsigned victim = richest_class(thread, (unsigned)max_size(2u * thread->room[c], 1));
-    if (victim != 0) {
+    unsigned victim = richest_class(thread);
+    if (victim != 0 && plenty(thread, victim) > 4 * plenty(thread, c)) {
         assert(victim != c && thread->room[victim] >= 2);
         set_room(thread, victim, thread->room[victim] / 2u);
         empty_class(thread, victim);

@@ -15,7 +15,7 @@ enum {
     ROOM_OBJECTS = 2 * MAGAZINE_MOST,
     FEW_BYTES = 8 << 10,
     FEW_AT_LEAST = 8,
-    FEW_AT_MOST = 32,
+    FEW_AT_MOST = 64,
 };
 
 struct size_class size_classes[CLASS_COUNT];
