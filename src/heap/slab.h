@@ -122,14 +122,15 @@ static inline bool slab_is_full(const struct span *slab) {
 
 /*
  * Is an object out beyond doubt?  Asked without the lock; false says nothing.  While the caller owns
- * the object nobody changes what is read here: its bit is 0, and ncarved only grows.  Other bits of
- * the word may change meanwhile, which the thread sanitizer is told.  Whoever does not own it gets
- * an answer that may be late by a moment, as with the lock.
+ * the object nobody changes what is read here: its bit is 0, and its sheet stays carved.  Other bits
+ * of the words may change meanwhile, which the thread sanitizer is told.  Whoever does not own it
+ * gets an answer that may be late by a moment, as with the lock.
  */
 __attribute__((no_sanitize("thread"))) static inline bool
 slab_is_surely_out(const struct span *slab, uint32_t index) {
     const struct span volatile *seen = slab;
-    return index < seen->ncarved && !(seen->bits[index / 64] >> index % 64 & 1) &&
+    uint32_t sheet = index * size_classes[seen->size_class].size >> LG_SHEET;
+    return !(seen->bits[index / 64] >> index % 64 & 1) && !(seen->uncarved >> sheet % 32 & 1) &&
            !(seen->arena & ARENA_TRACKED);
 }
 

@@ -122,6 +122,10 @@ TEST(freeing_twice_is_told_apart_from_never_allocated) {
     void *freed = (char *)objects[16] + 4096;
     heap_trim();
     check_eq(heap_look(freed).verdict, HEAP_DOUBLE_FREE);
+    const struct span *slab = classmap_span((uintptr_t)freed);
+    for (unsigned i = 0; i < slab_class(slab)->total; i++) {
+        check_eq(slab_is_surely_out(slab, i), slab_is_out(slab, i));
+    }
     check_and_free(4096, count, 16);
 }
 
