@@ -56,6 +56,8 @@ def arguments(description):
                         help="measure this library too, or give another one to a known name")
     parser.add_argument("--build", default=os.environ.get("BUILD", os.path.join(ROOT, "build")),
                         help="where libtally.so and the bench programs are (default: build)")
+    parser.add_argument("--peers", metavar="NAMES", default=",".join(name for name, _ in PEERS),
+                        help="which of the usual peers, by commas (default: %(default)s)")
     parser.add_argument("--peers-only", action="store_true", help="measure without tally")
     return parser
 
@@ -82,6 +84,8 @@ def find_allocators(options):
         if not os.path.isfile(found["tally"]):
             stop(f"{found['tally']} is absent: build it with 'make', or pass --peers-only.")
     for name, pattern in PEERS:
+        if name not in options.peers.split(","):
+            continue
         path = given.get(name) or find_library(pattern)
         if path:
             found[name] = path
