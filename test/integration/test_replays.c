@@ -425,7 +425,9 @@ static void produce_and_consume(void) {
              test_decimal(text[1], (long long)(most >> 20)), " MiB resident at most, ",
              test_decimal(text[2], LIVE_BYTES >> 20), " MiB alive\n", NULL);
     check(most > LIVE_BYTES / 2);
-    check(most <= LIVE_BYTES / 10 * 13);
+    /* Which producers run is up to the kernel, and each arena keeps the slabs of its own; that adds
+     * up to half of what is alive, and no more with time. */
+    check(most <= LIVE_BYTES / 4 * 7);
 }
 
 TEST(one_thread_frees_what_sixteen_allocate_and_nothing_piles_up) {

@@ -76,6 +76,9 @@ TEST(putting_nothing_changes_nothing) {
  * order in which they came. */
 TEST(objects_go_home) {
     enum { ARENAS = 3, EACH = 40 };
+    for (unsigned a = 0; a < ARENAS; a++) {
+        check(arena_prepare(a));
+    }
     struct random random = random_start(26, 0);
     for (unsigned round = 0; round < 50; round++) {
         void *mixed[MAGAZINE_MOST], *own[ARENAS][EACH];
