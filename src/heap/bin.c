@@ -341,6 +341,7 @@ void bin_drain(unsigned size_class, void **slots, unsigned count) {
         slots += done;
         count -= done;
     }
+    reclaim_consider_step();
 }
 
 /* ---------------------------------------------------------------- arenas made by the program */

@@ -11,6 +11,8 @@
  * has much free (note_drained in bin.c), and a pass looks at the slabs of such bins, chunk by
  * chunk.  By time, a slab gives its pages at the second pass that finds some, if nothing was taken
  * from it in between.  When the heap is about to grow, and when somebody asks, it gives at once.
+ * The background thread makes whole passes; where there is none, those who free make them, a chunk
+ * at a time.
  *
  * The kernel is called without the bin's lock.  Meanwhile the slab is busy: nothing is taken from
  * it and it does not go back to the page heap, but objects may come home.
@@ -37,20 +39,24 @@
 /* Before the heap grows by a chunk: more than what it grows by, and well below a millisecond. */
 enum { SOME_BYTES = 4 << 20, SOME_CHUNKS = 16 };
 
+enum { DRAINS_PER_STEP = 64 };
+
 static struct {
     struct lock lock;
-    _Atomic bool is_asked;
-    size_t cursor;    /* where reclaim_some goes on */
-    uint64_t next_ms; /* when reclaim_tick does */
+    _Atomic uint32_t steps;
+    size_t cursor;    /* where reclaim_some and reclaim_step go on */
+    uint64_t next_ms; /* when the next pass by time begins */
     /* The slab that may be busy; for a child of fork. */
     struct bin *bin;
     struct span *slab;
     uintptr_t base;
 } g = {.lock = LOCK_OF_RANK(RANK_RECLAIM)};
 
+_Atomic bool reclaim_is_asked;
+
 void reclaim_ask(void) {
-    if (!atomic_load_explicit(&g.is_asked, memory_order_relaxed)) {
-        atomic_store_explicit(&g.is_asked, true, memory_order_relaxed);
+    if (!atomic_load_explicit(&reclaim_is_asked, memory_order_relaxed)) {
+        atomic_store_explicit(&reclaim_is_asked, true, memory_order_relaxed);
         attention_raise(ATTENTION_BACKGROUND);
     }
 }
@@ -176,44 +182,71 @@ size_t reclaim_all(unsigned arena) {
     return pass.bytes;
 }
 
-void reclaim_some(void) {
+static int64_t decay_ms(void) {
+    return atomic_load_explicit(&dirty_decay_ms[CHUNK_DIRTY], memory_order_relaxed);
+}
+
+static bool try_to_enter(void) {
     enum lock_found found = LOCK_SOUND;
-    if (!atomic_load_explicit(&g.is_asked, memory_order_relaxed) || !lock_try(&g.lock, &found)) {
-        return;
-    }
-    if (UNLIKELY(found == LOCK_ABANDONED)) {
+    bool is_in = lock_try(&g.lock, &found);
+    if (UNLIKELY(is_in && found == LOCK_ABANDONED)) {
         repair();
     }
-    struct pass pass = {.arena = RECLAIM_ANY_ARENA, .is_asked = true};
+    return is_in;
+}
+
+/* Looks at the next chunks, up to a number of them and of bytes that go. */
+static void go_on(struct pass *pass, unsigned chunks, size_t bytes) {
     bool goes_on = true;
-    for (unsigned i = 0; i < SOME_CHUNKS && pass.bytes < SOME_BYTES && goes_on; i++) {
-        goes_on = look_at_chunk(&pass, &g.cursor);
+    for (unsigned i = 0; i < chunks && pass->bytes < bytes && goes_on; i++) {
+        goes_on = look_at_chunk(pass, &g.cursor);
     }
     if (!goes_on) {
         g.cursor = 0;
-        atomic_store_explicit(&g.is_asked, false, memory_order_relaxed);
+        g.next_ms = os_now_ms() + (uint64_t)max_size((size_t)decay_ms(), 1);
+        atomic_store_explicit(&reclaim_is_asked, false, memory_order_relaxed);
         end_looks();
+    }
+}
+
+void reclaim_some(void) {
+    if (atomic_load_explicit(&reclaim_is_asked, memory_order_relaxed) && try_to_enter()) {
+        struct pass pass = {.arena = RECLAIM_ANY_ARENA, .is_asked = true};
+        go_on(&pass, SOME_CHUNKS, SOME_BYTES);
+        lock_release(&g.lock);
+    }
+}
+
+void reclaim_step(void) {
+    uint32_t steps = atomic_fetch_add_explicit(&g.steps, 1, memory_order_relaxed);
+    if (steps % DRAINS_PER_STEP != 0 || decay_ms() < 0 || !try_to_enter()) {
+        return;
+    }
+    if (g.cursor != 0 || os_now_ms() >= g.next_ms) {
+        struct pass pass = {
+            .arena = RECLAIM_ANY_ARENA, .is_asked = true, .is_aged = decay_ms() > 0};
+        go_on(&pass, 1, SOME_BYTES);
     }
     lock_release(&g.lock);
 }
 
 uint64_t reclaim_tick(void) {
-    int64_t decay_ms = atomic_load_explicit(&dirty_decay_ms[CHUNK_DIRTY], memory_order_relaxed);
-    if (decay_ms < 0 || !atomic_load_explicit(&g.is_asked, memory_order_relaxed)) {
+    if (decay_ms() < 0 || !atomic_load_explicit(&reclaim_is_asked, memory_order_relaxed)) {
         return UINT64_MAX;
     }
     uint64_t now_ms = os_now_ms();
     enter();
     if (now_ms >= g.next_ms) {
-        struct pass pass = {.arena = RECLAIM_ANY_ARENA, .is_asked = true, .is_aged = decay_ms > 0};
+        struct pass pass = {
+            .arena = RECLAIM_ANY_ARENA, .is_asked = true, .is_aged = decay_ms() > 0};
         size_t cursor = 0;
-        atomic_store_explicit(&g.is_asked, false, memory_order_relaxed);
+        atomic_store_explicit(&reclaim_is_asked, false, memory_order_relaxed);
         while (look_at_chunk(&pass, &cursor)) {
         }
         end_looks();
-        g.next_ms = now_ms + max_size((size_t)decay_ms, 1);
+        g.next_ms = now_ms + max_size((size_t)decay_ms(), 1);
     }
     uint64_t wait_ms = g.next_ms - now_ms;
     lock_release(&g.lock);
-    return atomic_load_explicit(&g.is_asked, memory_order_relaxed) ? wait_ms : UINT64_MAX;
+    return atomic_load_explicit(&reclaim_is_asked, memory_order_relaxed) ? wait_ms : UINT64_MAX;
 }

@@ -130,6 +130,7 @@ TEST(freeing_twice_is_told_apart_from_never_allocated) {
 }
 
 TEST(by_time_a_slab_gives_at_the_second_look) {
+    dirty_decay_ms[CHUNK_DIRTY] = -1; /* no steps */
     unsigned count = make_holes(4096, 16);
     heap_tick();
     while (depot_tick()) {
@@ -143,6 +144,26 @@ TEST(by_time_a_slab_gives_at_the_second_look) {
         os_wait_ms(&(_Atomic uint32_t){0}, 0, 2);
     }
     check(slab_untouched_bytes() - before > HEAP_BYTES / 4);
+    heap_verify();
+    check_and_free(4096, count, 16);
+}
+
+TEST(without_a_background_thread_those_who_free_give_back) {
+    unsigned count = make_holes(4096, 16);
+    dirty_decay_ms[CHUNK_DIRTY] = 1;
+    size_t before = slab_untouched_bytes();
+    for (unsigned i = 0; slab_untouched_bytes() - before < HEAP_BYTES / 4; i++) {
+        check(i < 1000);
+        for (unsigned k = 0; k < 1000; k++) { /* more than caches hold */
+            void *some[16];
+            for (unsigned n = 0; n < 16; n++) {
+                some[n] = tally_malloc(32768);
+            }
+            for (unsigned n = 0; n < 16; n++) {
+                tally_free(some[n]);
+            }
+        }
+    }
     heap_verify();
     check_and_free(4096, count, 16);
 }
@@ -205,11 +226,16 @@ TEST(a_busy_slab_that_runs_empty_stays_until_it_is_done) {
     check_eq(bin->nslabs, 0);
 }
 
+static void *lock_and_vanish(void *bin) {
+    lock_acquire(&((struct bin *)bin)->lock);
+    return NULL;
+}
+
 TEST(a_bin_that_a_fork_found_locked_takes_its_busy_slab_back) {
     struct bin *bin = arena_bin(0, CLASS);
     unsigned held;
     struct span *slab = make_busy(bin, &held);
-    lock_acquire(&bin->lock);
+    run_threads(1, lock_and_vanish, bin);
     pretend_fork();
     void *object;
     check_eq(bin_refill(bin, &object, 1, PAGES_MAY_GROW), 1);
