@@ -5,21 +5,25 @@
  * The table itself is this file included in an empty one, with LOCK_VISITS_TABLE, and linked.
  *
  * A lock's entry is written by whoever holds the lock, so counting needs no lock of its own.  When the
- * process ends, a line per lock goes to the file that LOCK_VISITS names: rank, address, visits, mean ns.
+ * process ends, a line per lock goes to the file that LOCK_VISITS names: rank, visits, mean ns, and how
+ * many threads share it (1 / sum of the squares of their parts: n equal visitors count n).
  */
 
 #pragma once
 
 #include "base/lock.h"
 
-enum { VISITS_LOCKS = 1 << 14, VISITS_LONGEST = 1 << 20 };
+enum { VISITS_LOCKS = 1 << 14, VISITS_LONGEST = 1 << 20, VISITS_THREADS = 32 };
 
 struct lock_visits {
     _Atomic(const struct lock *) lock;
     uint64_t visits, timed, ticks, since;
+    uint64_t by[VISITS_THREADS]; /* visits of each thread, by its number */
 };
 
 extern struct lock_visits visits_table[VISITS_LOCKS] __attribute__((visibility("hidden")));
+extern _Thread_local unsigned visits_thread __attribute__((visibility("hidden"))); /* 0: none yet */
+extern _Atomic unsigned visits_threads __attribute__((visibility("hidden")));
 
 static inline uint64_t visits_ticks(void) {
 #if defined(__x86_64__)
@@ -54,6 +58,10 @@ static inline enum lock_found visits_acquire(struct lock *lock) {
 static inline void visits_release(struct lock *lock) {
     struct lock_visits *entry = visits_find(lock);
     uint64_t ticks = visits_ticks() - entry->since;
+    if (visits_thread == 0) {
+        visits_thread = atomic_fetch_add(&visits_threads, 1) + 1;
+    }
+    entry->by[visits_thread % VISITS_THREADS]++;
     entry->visits++;
     if (entry->since != 0 && ticks < VISITS_LONGEST) {
         entry->timed++;
@@ -72,6 +80,8 @@ static inline void visits_release(struct lock *lock) {
 #include <time.h>
 
 struct lock_visits visits_table[VISITS_LOCKS];
+_Thread_local unsigned visits_thread;
+_Atomic unsigned visits_threads;
 static uint64_t start_ticks, start_ns;
 
 static uint64_t clock_now(void) {
@@ -94,8 +104,11 @@ __attribute__((destructor)) static void visits_end(void) {
         const struct lock *lock = atomic_load_explicit(&entry->lock, memory_order_relaxed);
         if (lock != NULL && entry->visits != 0) {
             double mean = entry->timed == 0 ? 0 : (double)entry->ticks / (double)entry->timed;
-            fprintf(file, "%u %p %lu %.1f\n", lock->rank, (const void *)lock,
-                    (unsigned long)entry->visits, mean * ns_per_tick);
+            double squares = 0, all = (double)entry->visits;
+            for (size_t t = 0; t < VISITS_THREADS; t++) {
+                squares += (double)entry->by[t] / all * ((double)entry->by[t] / all);
+            }
+            fprintf(file, "%u %.0f %.1f %.2f\n", lock->rank, all, mean * ns_per_tick, 1 / squares);
         }
     }
     if (file != NULL) {

@@ -10,11 +10,13 @@ base/lock.h) that gives
 
     visits   per 1,000 calls of malloc or free
     hold     mean ns from acquire to release
-    share    of the visits that the busiest lock of that kind gets, with few threads and with many
+    sharers  threads that visit the same lock: n equal visitors count n, a rare one hardly
+    share    of the visits that the busiest lock gets
 
-If the share falls as threads are added, each thread has locks of its own: they are private.  If it stays,
-all threads meet at the same lock.  Between the two, the share is taken to fall with the same power of the
-number of threads; more arenas than CPUs are asked for, as a larger machine would have them.
+If the sharers stay as few when threads are added, each thread has locks of its own, or shares one with
+those it passes objects to: they are private.  If they grow with the threads, all meet at the same locks.
+Between the two, they are taken to grow with the same power of the number of threads; more arenas than
+CPUs are asked for, as a larger machine would have them.
 
 The model is a closed queueing network, solved exactly by mean value analysis: n threads compute for
 as long as a call takes outside of locks, then visit the locks that are not private, each served by one
@@ -34,7 +36,7 @@ from typing import NamedTuple
 
 import benchlib
 
-PRIVATE = 0.8  # the power of the number of threads with which the share of a private lock falls
+PRIVATE = 0.25  # the power of the number of threads below which the sharers do not grow
 MANY = 8
 ROUNDS = 60
 SMALL = "least=4 most=32768 law=square slots=1024"
@@ -62,14 +64,14 @@ class Kind(NamedTuple):
     visits: float  # per call
     hold: float
     share: float  # of the busiest lock, with many threads
-    power: float  # with which the share falls: 0 all threads share one, 1 each has its own
+    power: float  # with which the sharers grow: 0 each thread has its own, 1 all threads meet
 
     @property
     def private(self):
-        return self.power >= PRIVATE
+        return self.power < PRIVATE
 
     def share_at(self, cores):
-        return min(1.0, self.share * (MANY / cores) ** self.power)
+        return min(1.0, self.share * (MANY / cores) ** (1 - self.power))
 
 
 def build_counting(options):
@@ -124,7 +126,7 @@ def run(program, library, arguments, visits_path=None):
 
 
 def count_visits(program, library, pattern, many):
-    """{rank: (visits per call, mean hold, share of the busiest)} of one run."""
+    """{rank: (visits per call, mean hold, share of the busiest, sharers)} of one run."""
     _, command, key, few_of, many_of, threads_each, calls = pattern
     number = many_of if many else few_of
     with tempfile.NamedTemporaryFile() as file:
@@ -133,13 +135,14 @@ def count_visits(program, library, pattern, many):
         lines = [line.split() for line in file.read().decode().splitlines()]
     total_calls = figures["operations"] * (ROUNDS + 1) * number * threads_each * calls
     kinds = {}
-    for rank, _, visits, hold in lines:
-        kinds.setdefault(int(rank), []).append((int(visits), float(hold)))
+    for rank, visits, hold, sharers in lines:
+        kinds.setdefault(int(rank), []).append((int(visits), float(hold), float(sharers)))
     counted = {}
     for rank, locks in kinds.items():
-        visits = sum(v for v, _ in locks)
-        counted[rank] = (visits / total_calls, sum(v * h for v, h in locks) / visits,
-                         max(v for v, _ in locks) / visits)
+        visits = sum(v for v, _, _ in locks)
+        counted[rank] = (visits / total_calls, sum(v * h for v, h, _ in locks) / visits,
+                         max(v for v, _, _ in locks) / visits,
+                         sum(v * s for v, _, s in locks) / visits)
     return counted
 
 
@@ -149,9 +152,9 @@ def measure(options, program, counting, pattern):
     names = rank_names()
     few, many = (count_visits(program, counting, pattern, which) for which in (False, True))
     kinds = []
-    for rank, (visits, hold, share) in many.items():
-        before = few.get(rank, (0, 0, share))[2]
-        power = math.log(before / share) / math.log(many_of / few_of) if share < before else 0.0
+    for rank, (visits, hold, share, sharers) in many.items():
+        before = few[rank][3] if rank in few else 1.0
+        power = math.log(max(1.0, sharers / before)) / math.log(many_of / few_of)
         kinds.append(Kind(names[rank], visits, hold, share, min(1.0, power)))
     plain = run(program, os.path.join(options.build, "libtally.so"),
                 [*command.split(), f"{key}={few_of}", f"rounds={ROUNDS}"])
