@@ -33,6 +33,7 @@ enum lock_rank {
     RANK_BIN,      /* the slabs of one class in one arena; never two */
     RANK_DEPOT,    /* waiting objects of one class */
     RANK_POOL,     /* the pool of empty magazines */
+    RANK_PURGE,    /* giving pages to the kernel, one thread at a time */
     RANK_PAGES,    /* the page heap */
     RANK_MAPPINGS, /* the program's own mappings */
     RANK_CPU,      /* samples and threads of the CPU profile */

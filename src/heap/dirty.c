@@ -21,7 +21,8 @@
  *
  * A purge that the kernel refuses (locked memory, too many mappings) is tried again after a second.
  *
- * Threads     Guarded by the page heap's lock, except the sums.
+ * Threads     Guarded by the page heap's lock, except the sums.  Who purges holds the lock for that
+ *             as well, and lets go of the page heap's while the kernel works (pages.h).
  * Invariant   The sum of a queue == its units over all chunks; a chunk that has some is in it.
  */
 #include "heap/dirty.h"
@@ -39,11 +40,12 @@
 enum {
     MANY_UNITS = 16, /* a quarter of a MiB, at once or in 16 calls */
     GIVEN_BACK_PER_LOOK = 16,
-    PIECE_UNITS = 2 * CHUNK_UNITS,       /* purged in one hold of the lock */
+    PIECE_UNITS = DIRTY_PIECE_UNITS,
     BASE_UNITS = (4 << 20) / UNIT_BYTES, /* kept whatever the size of the heap */
     HEAP_SHARE = 16,
     REGRET_WEIGHT = 4, /* learn quickly; what is too much fades */
     BOUND_GROWTH = 4,
+    REFUSALS_MOST = 4096, /* chunks that are tried in vain, in a row of purges */
     REFUSED_WAIT_MS = 1000,
     NEVER_MS = 3600 * 1000, /* long enough */
 };
@@ -213,6 +215,26 @@ static unsigned highest_run(unit_map map, size_t most, unsigned *first) {
     return end - start;
 }
 
+/* A chunk without memory needs no spans: those of free units are not looked at, and zeros are as
+ * good, since they mean SPAN_NONE. */
+static void purge_spans(struct chunk *chunk) {
+    size_t bytes = align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
+    (void)os_purge(chunk->span, bytes);
+}
+
+/* Without the lock: nobody takes these units meanwhile.  Those around them may come and go. */
+static bool call_kernel(struct chunk *chunk, unit_map units, void *start, size_t bytes,
+                        bool lazily) {
+    bool is_last = chunk->used == 0 && (chunk->touched & ~units) == 0;
+    pages_begin_purge(chunk, units);
+    bool done = (lazily ? os_purge_lazily : os_purge)(start, bytes) == 0;
+    if (done && is_last && !lazily) {
+        purge_spans(chunk);
+    }
+    pages_end_purge(chunk);
+    return done;
+}
+
 /* Purges the whole kernel pages inside [first, first + count) units; only those units change. */
 static unit_map purge_run(enum chunk_queue kind, struct chunk *chunk, unsigned first,
                           unsigned count, bool lazily) {
@@ -225,21 +247,13 @@ static unit_map purge_run(enum chunk_queue kind, struct chunk *chunk, unsigned f
     unit_map units = chunk_units(chunk_unit(start), (unsigned)((end - start) / UNIT_BYTES));
     assert((units & chunk->used) == 0 && (units & ~chunk->touched) == 0);
     count_add(&g.purges[kind].calls, 1);
-    if ((lazily ? os_purge_lazily : os_purge)((void *)start, end - start) != 0) {
+    if (!call_kernel(chunk, units, (void *)start, end - start, lazily)) {
         return 0;
     }
+    assert((units & chunk->used) == 0 && (units & ~chunk->touched) == 0);
     chunk->muzzy = lazily ? chunk->muzzy | units : chunk->muzzy & ~units;
     chunk->touched = lazily ? chunk->touched : chunk->touched & ~units;
     return units;
-}
-
-/* A chunk without memory needs no spans: those of free units are not looked at, and zeros are as
- * good, since they mean SPAN_NONE. */
-static void purge_spans(struct chunk *chunk) {
-    if (chunk->touched == 0 && chunk->used == 0) {
-        size_t bytes = align_up(CHUNK_UNITS * sizeof(struct span), os_facts.page_bytes);
-        (void)os_purge(chunk->span, bytes);
-    }
 }
 
 /* Moves sums and queues after units of a chunk left the kind. */
@@ -253,7 +267,6 @@ static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map 
         settle(CHUNK_MUZZY, chunk);
     } else {
         count_add(&g.purged_units, count);
-        purge_spans(chunk);
     }
     if (kind == CHUNK_DIRTY) {
         g.highest -= min_size(g.highest, count);
@@ -265,31 +278,36 @@ static void account_purged(enum chunk_queue kind, struct chunk *chunk, unit_map 
 static size_t purge_chunk(enum chunk_queue kind, struct chunk *chunk, size_t most,
                           enum cause cause) {
     bool lazily = kind == CHUNK_DIRTY && cause == CAUSE_TIME && decay_ms(CHUNK_MUZZY) != 0;
-    unit_map left = dirty_units(kind, chunk);
-    unit_map gone = 0;
-    size_t tried = 0;
+    unit_map seen = 0;
+    size_t tried = 0, purged = 0;
     unsigned first, length;
-    while (tried < most && (length = highest_run(left, most - tried, &first)) > 0) {
-        gone |= purge_run(kind, chunk, first, length, lazily);
-        left &= ~chunk_units(first, length);
+    while (tried < most &&
+           (length = highest_run(dirty_units(kind, chunk) & ~seen, most - tried, &first)) > 0) {
+        unit_map gone = purge_run(kind, chunk, first, length, lazily);
+        chunk->early |= cause == CAUSE_VOLUME ? gone : 0;
+        account_purged(kind, chunk, gone);
+        seen |= chunk_units(first, length);
         tried += length;
+        purged += chunk_count_units(gone);
     }
-    chunk->early |= cause == CAUSE_VOLUME ? gone : 0;
-    account_purged(kind, chunk, gone);
-    return chunk_count_units(gone);
+    return purged;
 }
 
 /* Purges up to `most` units, oldest first; how many went.  A chunk of which some stay goes to the
- * end of the queue, and each chunk has its turn once. */
+ * end of the queue.  The first of which none went is met again when all others had their turn;
+ * since others free and take meanwhile, it may not be, and few more are tried then. */
 static size_t purge(enum chunk_queue kind, size_t most, enum cause cause) {
     struct queue *queue = &g.queue[kind];
-    struct chunk *last = queue->chunks.newest;
-    struct chunk *chunk = NULL;
+    const struct chunk *refused = NULL;
     size_t purged = 0;
-    while (purged < most && chunk != last) {
-        chunk = queue->chunks.oldest;
-        assert(chunk != NULL && chunk->queued[kind].is_in);
-        purged += purge_chunk(kind, chunk, most - purged, cause);
+    struct chunk *chunk;
+    for (unsigned refusals = 0; purged < most && refusals < REFUSALS_MOST &&
+                                (chunk = queue->chunks.oldest) != NULL && chunk != refused;) {
+        assert(chunk->queued[kind].is_in);
+        size_t went = purge_chunk(kind, chunk, most - purged, cause);
+        purged += went;
+        refused = went == 0 && refused == NULL ? chunk : refused;
+        refusals += went == 0;
         if (purged < most && chunk->queued[kind].is_in) {
             leave(kind, chunk);
             join(kind, chunk);
@@ -337,12 +355,13 @@ static bool waits_after_refusal(void) {
 
 /* False when nothing went: the kernel refuses, or no whole kernel page is free. */
 static bool purge_piece(enum chunk_queue kind, size_t units, enum cause cause) {
-    bool some_went = purge(kind, min_size(units, PIECE_UNITS), cause) > 0;
+    assert(units > 0);
+    bool some_went = purge(kind, units, cause) > 0;
     g.refused_ms = some_went ? 0 : max_size(g.now_ms, 1);
     return some_went;
 }
 
-bool dirty_purge_some(size_t used) {
+bool dirty_purge_some(size_t used, size_t most) {
     size_t dirty = due(CHUNK_DIRTY);
     size_t muzzy = due(CHUNK_MUZZY);
     size_t early = excess(used);
@@ -352,12 +371,12 @@ bool dirty_purge_some(size_t used) {
     if (early > dirty) {
         g.early_ms = g.now_ms;
         g.allowance_most = g.allowance + (BOUND_GROWTH - 1) * bound(used);
-        return purge_piece(CHUNK_DIRTY, early, CAUSE_VOLUME);
+        return purge_piece(CHUNK_DIRTY, min_size(early, most), CAUSE_VOLUME);
     }
     if (dirty > 0) {
-        return purge_piece(CHUNK_DIRTY, dirty, CAUSE_TIME);
+        return purge_piece(CHUNK_DIRTY, min_size(dirty, most), CAUSE_TIME);
     }
-    return purge_piece(CHUNK_MUZZY, muzzy, CAUSE_TIME);
+    return purge_piece(CHUNK_MUZZY, min_size(muzzy, most), CAUSE_TIME);
 }
 
 size_t dirty_purge_piece(void) {
@@ -365,13 +384,6 @@ size_t dirty_purge_piece(void) {
     if (purge(CHUNK_DIRTY, PIECE_UNITS, CAUSE_WISH) == 0) {
         purge(CHUNK_MUZZY, PIECE_UNITS, CAUSE_WISH);
     }
-    return count_read(&g.purged_units) - before;
-}
-
-size_t dirty_purge_all(void) {
-    size_t before = count_read(&g.purged_units);
-    purge(CHUNK_DIRTY, SIZE_MAX, CAUSE_WISH);
-    purge(CHUNK_MUZZY, SIZE_MAX, CAUSE_WISH);
     return count_read(&g.purged_units) - before;
 }
 

@@ -43,20 +43,18 @@ void dirty_look_at_clock(void);
 bool dirty_is_too_much(size_t used);
 
 /*
- * Gives back a piece of what is due, or of what is too much for a heap of `used` units, oldest
- * first.  True when there is more to do: the caller may let others have the lock before it calls
- * again.
+ * Gives back up to `most` units of what is due, or of what is too much for a heap of `used` units,
+ * oldest first.  True when there is more to do.  Those who purge hold both locks (pages.c); the
+ * page heap's is released and taken again meanwhile.
  */
-bool dirty_purge_some(size_t used);
+enum { DIRTY_PIECE_UNITS = 2 * CHUNK_UNITS };
+bool dirty_purge_some(size_t used, size_t most);
 
 /* Milliseconds until something will be due, as of the last look at the clock; UINT64_MAX when
  * nothing is kept. */
 uint64_t dirty_wait_ms(void);
 
-/* Gives back everything that is kept; units that went. */
-size_t dirty_purge_all(void);
-
-/* The same for a part of it, as much as others can wait for; 0 when nothing is left to do. */
+/* Gives back a part of all that is kept; units that went, 0 when nothing is left to do. */
 size_t dirty_purge_piece(void);
 
 /* Forgets the queues and the sums; every chunk is added again afterwards by dirty_add_again. */

@@ -9,7 +9,12 @@
  *      chunk    [####] [##.#] [#...] [....] [....]         # used   . free
  *                full   bucket bucket '--- run ---'
  *
- * Threads     Everything below, and in those four files, is guarded by g.lock, except the totals.
+ * Purging.  The kernel takes pages back while others take and give units: those it works on are
+ * marked as not committed, which keeps them out of buckets, and whoever needs a run of chunks with
+ * one of them waits for it.  One thread purges at a time.
+ *
+ * Threads     Everything below, and in those four files, is guarded by g.lock, except the totals;
+ *             g.purging by purge_lock, too.
  * Invariant   A chunk is in the bucket of its largest free block, or in a run, or full.
  * Cost        A take or give is a few hundred instructions; slabs make it rare.
  * Read next   chunk.h; docs/design.md, "Life of a page".
@@ -31,17 +36,25 @@
 
 enum {
     DEBT_BYTES = 4 << 20, /* kept memory worth a thread that gives it back */
+    SHARE_UNITS = (1 << 20) / UNIT_BYTES,
+    LONGEST_WAIT_MS = 10, /* for a purge of one chunk, some 0.1 ms */
     CHUNKS_PER_LOOK = 16, /* under one lock: some ten microseconds */
 };
 
 static struct {
     struct lock lock;
+    struct lock purge_lock; /* taken before `lock` */
     struct units_set partly;
-    uint64_t used_units; /* written under the lock, read without */
+    bool is_blocked;       /* the last take failed because of `purging` */
+    uint32_t waiters;      /* threads that wait for the end of that, at most */
+    _Atomic uint32_t turn; /* how often it came */
+    struct chunk *purging; /* the kernel takes units of it; NULL: of none */
+    uint64_t used_units;   /* written under the lock, read without */
 } g;
 
 void pages_init(void) {
     g.lock = (struct lock)LOCK_OF_RANK(RANK_PAGES);
+    g.purge_lock = (struct lock)LOCK_OF_RANK(RANK_PURGE);
     region_init();
 }
 
@@ -86,6 +99,15 @@ static bool mark_used(struct chunk *chunk, unsigned first, unsigned count, unsig
     return dirty_reuse(chunk, chunk_units(first, count));
 }
 
+/* Does the kernel work on one of the chunks that would be cut out of this run? */
+static bool is_being_purged(const struct chunk *run, size_t chunks, size_t alignment_chunks) {
+    if (LIKELY(g.purging == NULL)) {
+        return false;
+    }
+    uintptr_t start = align_up(run->base, alignment_chunks * CHUNK_BYTES);
+    return g.purging->base >= start && g.purging->base - start < chunks * CHUNK_BYTES;
+}
+
 /* Cuts `chunks` chunks out of the free runs, or out of new ones, where `room` more are free behind
  * them.  NULL when memory is short. */
 static struct chunk *take_chunks(size_t chunks, size_t room, size_t alignment_chunks,
@@ -98,6 +120,10 @@ static struct chunk *take_chunks(size_t chunks, size_t room, size_t alignment_ch
     if (first == NULL && growth == PAGES_MAY_GROW &&
         region_grow(chunks + room + alignment_chunks - 1)) {
         first = runs_find(chunks + room, alignment_chunks);
+    }
+    if (first != NULL && is_being_purged(first, chunks, alignment_chunks)) {
+        g.is_blocked = true;
+        return NULL;
     }
     return first != NULL ? runs_cut(first, chunks, alignment_chunks) : NULL;
 }
@@ -151,9 +177,8 @@ static struct span *take_many_chunks(size_t units, size_t room, size_t alignment
     return chunk_fresh_span(head, 0);
 }
 
-/* A span behind which, at best, `room` units are free. */
-static struct span *take(size_t units, size_t room, size_t alignment, enum pages_growth growth,
-                         bool *zeroed) {
+static struct span *take_once(size_t units, size_t room, size_t alignment, enum pages_growth growth,
+                              bool *zeroed) {
     assert(units >= 1 && is_power_of_two(alignment));
     if (growth == PAGES_MAY_GROW && !limit_allows_new(units)) {
         return NULL;
@@ -167,6 +192,33 @@ static struct span *take(size_t units, size_t room, size_t alignment, enum pages
 
 /* After a fork nobody else can be inside; see repair(). */
 static void enter(void);
+static bool try_to_enter_purge(void);
+
+/* Until the kernel is done with what it works on, which may be long ago: then nobody purges. */
+static COLD void wait_for_kernel(void) {
+    uint32_t turn = atomic_load_explicit(&g.turn, memory_order_relaxed);
+    g.waiters++;
+    lock_release(&g.lock);
+    if (try_to_enter_purge()) {
+        lock_release(&g.purge_lock);
+    } else {
+        os_wait_ms(&g.turn, turn, LONGEST_WAIT_MS);
+    }
+    enter();
+}
+
+/* A span behind which, at best, `room` units are free.  If the kernel works on them, waits. */
+static struct span *take(size_t units, size_t room, size_t alignment, enum pages_growth growth,
+                         bool *zeroed) {
+    for (;;) {
+        g.is_blocked = false;
+        struct span *span = take_once(units, room, alignment, growth, zeroed);
+        if (LIKELY(span != NULL || !g.is_blocked)) {
+            return span;
+        }
+        wait_for_kernel();
+    }
+}
 
 /* For calls that change how much the heap holds. */
 static void leave(void) {
@@ -208,7 +260,7 @@ static uintptr_t find_end_of_free(uintptr_t address, size_t units) {
     while (units_next(&range, &part)) {
         const struct chunk *chunk = part.chunk;
         if (chunk == NULL || chunk->owner != 0 ||
-            (chunk->used & chunk_units(part.first, part.count)) != 0) {
+            (~chunk_available(chunk) & chunk_units(part.first, part.count)) != 0) {
             break;
         }
         address = range.at;
@@ -284,11 +336,94 @@ static void ask_for_background(void) {
     }
 }
 
-/* A piece at a time, so that others are not kept waiting. */
-static void purge_in_pieces(void) {
-    while (dirty_purge_some(g.used_units)) {
-        lock_release(&g.lock);
-        enter();
+/* A chunk that holds nothing is in a run and not in a bucket. */
+static void set_purging(struct chunk *chunk, struct chunk *purging, unit_map committed) {
+    assert(lock_is_mine(&g.purge_lock) && lock_is_mine(&g.lock));
+    g.purging = purging;
+    chunk->committed = committed;
+    if (chunk->used != 0) {
+        settle(chunk);
+    }
+    if (UNLIKELY(purging == NULL && g.waiters > 0)) {
+        atomic_fetch_add_explicit(&g.turn, 1, memory_order_relaxed);
+        for (; g.waiters > 0; g.waiters--) {
+            os_wake(&g.turn);
+        }
+    }
+}
+
+void pages_begin_purge(struct chunk *chunk, unit_map units) {
+    assert(g.purging == NULL && (chunk->used & units) == 0);
+    set_purging(chunk, chunk, ~units);
+    lock_release(&g.lock);
+}
+
+void pages_end_purge(struct chunk *chunk) {
+    enter();
+    assert(g.purging == chunk && (~chunk->committed & chunk->used) == 0);
+    set_purging(chunk, NULL, ~(unit_map)0);
+}
+
+/* The kernel may have worked on a chunk when the process was forked. */
+static COLD void forget_purging(void) {
+    enter();
+    if (g.purging != NULL) {
+        set_purging(g.purging, NULL, ~(unit_map)0);
+    }
+    lock_release(&g.lock);
+}
+
+static void enter_purge(void) {
+    if (UNLIKELY(lock_acquire(&g.purge_lock) == LOCK_ABANDONED)) {
+        forget_purging();
+    }
+}
+
+/* The same, unless another thread purges already. */
+static bool try_to_enter_purge(void) {
+    enum lock_found found;
+    if (!lock_try(&g.purge_lock, &found)) {
+        return false;
+    }
+    if (UNLIKELY(found == LOCK_ABANDONED)) {
+        forget_purging();
+    }
+    return true;
+}
+
+/* What is due, in pieces; the caller holds no lock. */
+static void purge_due(void) {
+    enter_purge();
+    enter();
+    while (dirty_purge_some(g.used_units, DIRTY_PIECE_UNITS)) {
+    }
+    leave();
+    lock_release(&g.purge_lock);
+}
+
+/* The same for a call of the program that freed `units` units: twice as much at most, or 1 MiB, so
+ * that no call does much more than its share. */
+static void purge_share(size_t units) {
+    if (!try_to_enter_purge()) {
+        return;
+    }
+    enter();
+    size_t before = dirty_totals().purged + dirty_totals().muzzy;
+    size_t most = max_size(2 * units, SHARE_UNITS), done = 0;
+    while (done < most &&
+           dirty_purge_some(g.used_units, min_size(most - done, DIRTY_PIECE_UNITS))) {
+        done = dirty_totals().purged + dirty_totals().muzzy - before;
+    }
+    leave();
+    lock_release(&g.purge_lock);
+}
+
+/* After a call of the program freed so many units, and something may be due. */
+static void give_to_kernel(size_t units) {
+    if (dirty_decay_ms[CHUNK_DIRTY] == 0) {
+        purge_due();
+    } else if (!dirty_has_background) {
+        purge_share(units);
     }
 }
 
@@ -297,13 +432,15 @@ void pages_give_back(uintptr_t base, size_t units) {
     enter();
     bool looked = dirty_expect(units);
     give_back(base, units, false);
-    if (UNLIKELY(limit_soft_is_exceeded())) {
-        dirty_purge_all();
-    } else if (looked || dirty_is_too_much(g.used_units)) {
-        ask_for_background();
-        purge_in_pieces();
-    }
+    bool is_exceeded = limit_soft_is_exceeded();
+    bool is_due = looked || dirty_is_too_much(g.used_units);
     leave();
+    if (UNLIKELY(is_exceeded)) {
+        (void)pages_purge_all();
+    } else if (is_due) {
+        ask_for_background();
+        give_to_kernel(units);
+    }
 }
 
 void pages_give_back_zeros(uintptr_t base, size_t units) {
@@ -315,7 +452,9 @@ void pages_give_back_zeros(uintptr_t base, size_t units) {
 uint64_t pages_tick(void) {
     enter();
     dirty_look_at_clock();
-    purge_in_pieces();
+    lock_release(&g.lock);
+    purge_due();
+    enter();
     uint64_t wait_ms = dirty_wait_ms();
     leave();
     return wait_ms;
@@ -326,12 +465,12 @@ size_t pages_purge_all(void) {
     struct dirty_totals first = dirty_totals();
     size_t units = 0;
     size_t piece;
+    enter_purge();
     enter();
     while ((piece = dirty_purge_piece()) > 0 && (units += piece) < first.dirty + first.muzzy) {
-        lock_release(&g.lock);
-        enter();
     }
     leave();
+    lock_release(&g.purge_lock);
     return units * UNIT_BYTES;
 }
 
@@ -526,7 +665,7 @@ static void verify_chunk(struct chunk *chunk, void *context) {
     sums->used += chunk_count_units(chunk->used);
     sums->kept += dirty_verify_chunk(chunk);
     units_verify_chunk(chunk);
-    ensure(chunk->committed == ~(unit_map)0);
+    ensure(chunk->committed == ~(unit_map)0 || chunk == g.purging);
     if (chunk->used != 0) {
         ensure(chunk->bucket == chunk_free_order(chunk) + 1);
         sums->partly += chunk->bucket != 0;
@@ -557,6 +696,7 @@ static void repair_chunk(struct chunk *chunk, void *context) {
         extents_repair_chunk(chunk);
         return;
     }
+    chunk->committed = ~(unit_map)0;
     chunk->bucket = 0;
     chunk->run = 0;
     chunk->starts_run = 0;
@@ -582,6 +722,7 @@ static COLD void repair(void) {
     dirty_reset();
     runs_reset();
     count_set(&g.used_units, 0);
+    g.purging = NULL;
     g.partly = (struct units_set){0};
     extents_repair_begin();
     for_each_chunk(repair_chunk, NULL);

@@ -58,6 +58,11 @@ uint64_t pages_tick(void);
  * back. */
 void pages_shed_reservations(void);
 
+/* While the kernel takes free units of a chunk: releases the page heap's lock, under which nobody
+ * gets these units, and takes it again.  One at a time: the caller holds the lock for purging. */
+void pages_begin_purge(struct chunk *chunk, unit_map units);
+void pages_end_purge(struct chunk *chunk);
+
 /* Calls `visit` for every span, under the page heap's lock. */
 void pages_walk(void (*visit)(struct span *span, void *context), void *context);
 

@@ -452,26 +452,51 @@ TEST(child_of_a_fork_repairs_what_another_thread_left_half_done) {
     pages_verify();
 }
 
-/* Frees units and purges some, so that the lock is held most of the time. */
+/* Purges what it used and gave back, so that forks and other threads meet a purge. */
 static void *purge_again_and_again(void *stop) {
     while (!atomic_load((atomic_bool *)stop)) {
+        struct held held = take(4 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
+        give(&held);
         pages_purge_all();
-        pages_verify();
     }
     return NULL;
 }
 
-TEST(child_of_a_fork_knows_what_reads_as_zeros) {
+TEST(units_that_are_being_purged_are_nobodys) {
+    unsigned steps = 1500 / SLOWER;
+    size_t before = pages_totals().used;
+    atomic_bool stop = false;
+    pthread_t thread[2];
+    for (unsigned i = 0; i < 2; i++) {
+        check(pthread_create(&thread[i], NULL, purge_again_and_again, &stop) == 0);
+    }
+    run_threads(3, churn, &steps);
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < 2; i++) {
+        check(pthread_join(thread[i], NULL) == 0);
+    }
+    pages_verify();
+    check_eq(pages_totals().used, before);
+    pages_purge_all();
+    check_eq(pages_totals().dirty, 0);
+}
+
+TEST(child_of_a_fork_knows_what_reads_as_zeros_and_finishes_a_purge) {
     atomic_bool stop = false;
     pthread_t thread;
     struct held held = take(20 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
     give(&held);
     pages_purge_all();
     check(pthread_create(&thread, NULL, purge_again_and_again, &stop) == 0);
-    for (unsigned i = 0; i < 50 / SLOWER; i++) {
+    for (unsigned i = 0; i < 100 / SLOWER; i++) {
         check_child({
             pages_verify();
-            check(pages_totals().dirty <= CHUNK_BYTES);
+            check(pages_totals().dirty <= 5 * CHUNK_BYTES);
+            struct held more = take(16 * CHUNK_UNITS, 1, PAGES_MAY_GROW);
+            give(&more);
+            pages_purge_all();
+            check_eq(pages_totals().dirty, 0);
+            pages_verify();
         });
     }
     atomic_store(&stop, true);
