@@ -70,10 +70,11 @@ static unsigned find(const struct shelf *shelf, unsigned units) {
 
 void *shelf_take(unsigned arena, size_t usable) {
     struct thread *thread = tls.self;
-    size_t units = large_units(usable);
-    if (thread == NULL || thread->arena != arena || units > SHELF_UNITS) {
+    bool may_fit = usable - 1 < (size_t)SHELF_UNITS * UNIT_BYTES; /* 0: rounding has wrapped */
+    if (thread == NULL || thread->arena != arena || !may_fit) {
         return NULL;
     }
+    size_t units = large_units(usable);
     struct shelf *shelf = &thread->shelf;
     struct span *span = NULL;
     for (unsigned i; span == NULL && (i = find(shelf, (unsigned)units)) < SHELF_SLOTS;) {
