@@ -33,7 +33,7 @@ enum {
     /* What a bin must have free, of all its slabs, for a search for free pages in them. */
     WORTH_BYTES = 256 << 10,
     WORTH_SHARE = 8,
-    WORTH_LOOKS = 2, /* the first finds what is idle, the second gives it back */
+    WORTH_LOOKS = 3, /* one finds what is idle, the next gives it back; the last is not done */
 };
 
 /* Lies initialised in the section where an agent that attaches looks for its counter. */
@@ -560,7 +560,7 @@ void bin_end_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_d
     lock_release(&bin->lock);
 }
 
-bool bin_end_look(struct bin *bin) {
+bool bin_begin_look(struct bin *bin) {
     enter(bin);
     uint8_t left = (uint8_t)(bin->looks - (bin->looks > 0));
     __atomic_store_n(&bin->looks, left, __ATOMIC_RELAXED);

@@ -116,8 +116,8 @@ void bin_trim(struct bin *bin);
 uint32_t bin_begin_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_aged);
 void bin_end_purge(struct bin *bin, struct span *slab, uintptr_t base, bool is_done);
 
-/* One of the looks that objects coming home are worth is done.  Are there more? */
-bool bin_end_look(struct bin *bin);
+/* A pass begins.  Is the bin worth a look in it? */
+bool bin_begin_look(struct bin *bin);
 
 static inline bool bin_is_worth_a_look(const struct bin *bin) {
     return __atomic_load_n(&bin->looks, __ATOMIC_RELAXED) > 0;

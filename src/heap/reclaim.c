@@ -39,7 +39,7 @@
 /* Before the heap grows by a chunk: more than what it grows by, and well below a millisecond. */
 enum { SOME_BYTES = 4 << 20, SOME_CHUNKS = 16 };
 
-enum { DRAINS_PER_STEP = 64 };
+enum { DRAINS_PER_STEP = 8 };
 
 static struct {
     struct lock lock;
@@ -156,20 +156,23 @@ static bool look_at_chunk(struct pass *pass, size_t *cursor) {
     return goes_on;
 }
 
-/* A whole pass is over: asks every bin whether it is worth another. */
-static void end_looks(void) {
-    bool is_asked = false;
+/* A pass begins: does any bin want it?  What comes home from now on is worth passes of its own. */
+static bool begin_pass(void) {
+    assert(lock_is_mine(&g.lock));
+    bool is_wanted = false;
+    atomic_store_explicit(&reclaim_is_asked, false, memory_order_relaxed);
     for (unsigned a = 0; a < arena_limit(); a++) {
         for (unsigned set = 0; set < ARENA_SETS; set++) {
             for (unsigned c = 1; c < CLASS_COUNT; c++) {
                 struct bin *bin = arena_bin_of_set(a, set, c);
-                is_asked |= bin != NULL && bin_is_worth_a_look(bin) && bin_end_look(bin);
+                is_wanted |= bin != NULL && bin_is_worth_a_look(bin) && bin_begin_look(bin);
             }
         }
     }
-    if (is_asked) {
+    if (is_wanted) {
         reclaim_ask();
     }
+    return is_wanted;
 }
 
 size_t reclaim_all(unsigned arena) {
@@ -197,15 +200,13 @@ static bool try_to_enter(void) {
 
 /* Looks at the next chunks, up to a number of them and of bytes that go. */
 static void go_on(struct pass *pass, unsigned chunks, size_t bytes) {
-    bool goes_on = true;
+    bool goes_on = g.cursor != 0 || begin_pass();
     for (unsigned i = 0; i < chunks && pass->bytes < bytes && goes_on; i++) {
         goes_on = look_at_chunk(pass, &g.cursor);
     }
     if (!goes_on) {
         g.cursor = 0;
-        g.next_ms = os_now_ms() + (uint64_t)max_size((size_t)decay_ms(), 1);
-        atomic_store_explicit(&reclaim_is_asked, false, memory_order_relaxed);
-        end_looks();
+        g.next_ms = os_now_ms() + max_size((size_t)decay_ms(), 1);
     }
 }
 
@@ -240,10 +241,9 @@ uint64_t reclaim_tick(void) {
         struct pass pass = {
             .arena = RECLAIM_ANY_ARENA, .is_asked = true, .is_aged = decay_ms() > 0};
         size_t cursor = 0;
-        atomic_store_explicit(&reclaim_is_asked, false, memory_order_relaxed);
-        while (look_at_chunk(&pass, &cursor)) {
+        for (bool goes_on = begin_pass(); goes_on;) {
+            goes_on = look_at_chunk(&pass, &cursor);
         }
-        end_looks();
         g.next_ms = now_ms + max_size((size_t)decay_ms(), 1);
     }
     uint64_t wait_ms = g.next_ms - now_ms;
