@@ -269,7 +269,7 @@ static void give_counts(struct control_background *counts) {
     }
 }
 
-void background_init(void) {
+STARTUP void background_init(void) {
     g.mode = (uint32_t)opt.background_thread;
     control_services.background_is_on = is_on;
     control_services.background_set = set;

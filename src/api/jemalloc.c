@@ -258,15 +258,15 @@ EXPORT void (*PREFIXED(malloc_message))(void *opaque, const char *text);
 EXPORT __attribute__((weak)) const char *PREFIXED(malloc_conf);
 EXPORT __attribute__((weak)) const char *PREFIXED(malloc_conf_2_conf_harder);
 
-void jemalloc_init(void) {
+STARTUP void jemalloc_init(void) {
     log_writer = &MESSAGE;
 }
 
-const char *jemalloc_conf(void) {
+STARTUP const char *jemalloc_conf(void) {
     return PREFIXED(malloc_conf);
 }
 
-const char *jemalloc_conf_harder(void) {
+STARTUP const char *jemalloc_conf_harder(void) {
     return PREFIXED(malloc_conf_2_conf_harder);
 }
 

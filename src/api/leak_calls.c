@@ -112,7 +112,7 @@ extern const char *lsan_default_suppressions(void) __asm__("__lsan_default_suppr
     __attribute__((weak));
 extern int lsan_is_turned_off(void) __asm__("__lsan_is_turned_off") __attribute__((weak));
 
-void leak_calls_init(void) {
+STARTUP void leak_calls_init(void) {
     leaks_init(lsan_default_suppressions);
 }
 
@@ -185,7 +185,7 @@ void lsan_unregister_root_region(const void *start, size_t bytes) {
     (void)tally_leak_remove_root(start, bytes);
 }
 #else
-void leak_calls_init(void) {
+STARTUP void leak_calls_init(void) {
     leaks_init(NULL);
 }
 #endif

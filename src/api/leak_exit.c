@@ -88,7 +88,7 @@ static void record(const struct leaks *leaks) {
 }
 
 static void tell_more(const struct leaks *leaks) {
-    static char path[OUT_FILE_NAME_BYTES]; /* There is one exit. */
+    SPARSE static char path[OUT_FILE_NAME_BYTES]; /* There is one exit. */
     leak_report_dump(leaks, "_main_", path, sizeof(path));
     if (leaks->text == LEAK_TEXT_NONE) {
         return;
@@ -163,7 +163,7 @@ bool leak_exit_cancel(void) {
 
 /* A handler registered without a module belongs to none, so the loader does not call it together
  * with this library's destructors. */
-void leak_exit_init(void) {
+STARTUP void leak_exit_init(void) {
     g.process = os_process_id();
     leak_calls_init();
     if (is_at_exit()) {
@@ -175,7 +175,7 @@ void leak_exit_init(void) {
     }
 }
 
-void leak_exit_main_begins(void) {
+STARTUP void leak_exit_main_begins(void) {
     g.main_ns = os_now_ns();
 }
 

@@ -53,7 +53,7 @@ int listener_start(unsigned rights) {
     return 0;
 }
 
-void listener_start_by_option(void) {
+STARTUP void listener_start_by_option(void) {
     bool is_wanted = opt.control == CONTROL_READ || opt.control == CONTROL_WRITE;
     if (!is_wanted || !recorder_is_meant()) {
         return;

@@ -111,7 +111,9 @@ static uint32_t count_cpus(void) {
     long bytes = raw_call(SYS_sched_getaffinity, 0, sizeof(mask), (long)mask, 0, 0, 0);
     uint32_t cpus = 0;
     for (long i = 0; i < bytes / 8; i++) {
-        cpus += (uint32_t)__builtin_popcountll(mask[i]);
+        for (uint64_t rest = mask[i]; rest != 0; rest &= rest - 1) {
+            cpus++;
+        }
     }
     return cpus > 0 ? cpus : 1;
 }

@@ -102,7 +102,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
 /* Not in g, whose initial values would put all of this into the library's file. */
-static struct shape shapes[ROWS];
+SPARSE static struct shape shapes[ROWS];
 
 /* The word before an index says what it counts. */
 static const struct {

@@ -24,7 +24,7 @@ static struct {
     _Atomic bool has_oversize_threshold;
     _Atomic size_t oversize_threshold;
     _Atomic size_t retain_grow_limit; /* 0: not set */
-} settings[SETTINGS];
+} settings[SETTINGS] SPARSE;
 
 /* The longest time that can be expressed in nanoseconds. */
 #define MOST_DECAY_MS INT64_C(18446744072000)

@@ -23,7 +23,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
 /* Not in g, whose initial values would put it into the library's file. */
-static char path_of_log[PATH_BYTES];
+SPARSE static char path_of_log[PATH_BYTES];
 
 static void enter(void) {
     if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {

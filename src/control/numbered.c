@@ -31,7 +31,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
 /* Guarded by the lock.  Not in g, whose initial values would put it into the library's file. */
-static char prefix[sizeof(opt.prof_prefix)];
+SPARSE static char prefix[sizeof(opt.prof_prefix)];
 
 static void enter(void) {
     if (UNLIKELY(lock_acquire(&g.lock) == LOCK_ABANDONED)) {
@@ -46,14 +46,14 @@ static void set_prefix(const char *text) {
     g.is_child = false;
 }
 
-void numbered_init(void) {
+STARTUP void numbered_init(void) {
     if (opt.prof && opt.prof_names == PROF_NAMES_GPERFTOOLS && opt.prof_prefix[0] != '\0') {
         set_prefix(opt.prof_prefix);
         g.is_running = true;
     }
 }
 
-bool numbered_is_running(void) {
+STARTUP bool numbered_is_running(void) {
     return g.is_running;
 }
 

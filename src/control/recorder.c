@@ -88,10 +88,10 @@ static struct {
 } g;
 
 /* Not in g, since few processes touch them. */
-static struct container container;
-static struct container_point points[POINTS_MOST];
+SPARSE static struct container container;
+SPARSE static struct container_point points[POINTS_MOST];
 
-bool recorder_is_on(void) {
+STARTUP bool recorder_is_on(void) {
     return g.is_on;
 }
 
@@ -392,7 +392,7 @@ static void snap(bool is_last) {
     slow_down((os_now_ns() - start) / 1000000, error == 0 ? g.last_snap_bytes : FILE_BYTES_MOST);
 }
 
-void recorder_start_cpu(void) {
+STARTUP void recorder_start_cpu(void) {
     struct cpu_options options = {.hz = (unsigned)opt.run_cpu_hz, .signal = (int)opt.cpu_signal};
     char why[CPU_WHY];
     if (!g.is_on || options.hz == 0 || g.has_cpu) {
@@ -570,7 +570,7 @@ static void start(void) {
     g.is_on = true;
 }
 
-bool recorder_init(void) {
+STARTUP bool recorder_init(void) {
     if (opt.run_file[0] == '\0' || os_facts.secure) {
         return false;
     }

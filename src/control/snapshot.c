@@ -51,7 +51,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_CTL)};
 
 /* Apart from g, whose initial values would make all of this a part of the file. */
-static struct slot slots[SLOTS]; /* guarded by g.lock */
+SPARSE static struct slot slots[SLOTS]; /* guarded by g.lock */
 
 enum { LOCK_CTL = 2 }; /* in snapshot_lock_names */
 

@@ -78,7 +78,7 @@ static struct {
                1]; /* one more, so that a message that is too long is seen to be cut */
     struct wire_message message;
     struct wire_writer reply;
-} work;
+} work SPARSE;
 
 /* The last line in the log, if it was about a client that only looks.  Used by the thread alone. */
 static struct {

@@ -186,7 +186,7 @@ struct ranges {
     uint64_t untold; /* bytes */
 };
 
-static void put_range(uintptr_t start, uintptr_t end, void *context) {
+STARTUP static void put_range(uintptr_t start, uintptr_t end, void *context) {
     struct ranges *ranges = context;
     if (ranges->count < STATS_PAGE_MOST_RANGES) {
         put(&ranges->to[ranges->count].start, start);
@@ -214,8 +214,8 @@ static void put_path(struct stats_page *page) {
     }
 }
 
-static void publish(struct own *my, struct stats_page *page, struct stats_page *fresh,
-                    bool with_sums) {
+STARTUP static void publish(struct own *my, struct stats_page *page, struct stats_page *fresh,
+                            bool with_sums) {
     my->sequence += 2;
     atomic_store_explicit(&page->sequence, my->sequence - 1, memory_order_relaxed);
     put_ranges(my, page, with_sums, fresh->mapped);
@@ -231,7 +231,7 @@ static void publish(struct own *my, struct stats_page *page, struct stats_page *
 }
 
 /* Called with is_busy held, which it releases. */
-static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
+STARTUP static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
     my->refreshed_ms = now_ms;
     struct stats_page fresh = {.control = g.rights, .options = g.options, .refused = my->refused};
     bool with_sums = as_a_whole || now_ms - my->summed_ms >= my->sum_period_ms;
@@ -254,7 +254,7 @@ static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
 /* ---------------------------------------------------------------- a page of one's own */
 
 /* What a page shows from its first moment. */
-static void begin_page(struct stats_page *page) {
+STARTUP static void begin_page(struct stats_page *page) {
     page->bytes = sizeof(*page);
     page->pid = os_process_id();
     page->start_ns = os_now_ns();
@@ -282,7 +282,7 @@ static void make_own(struct own *my) {
     os_shared_leave(&parents);
 }
 
-static void refresh(uint64_t now_ms, bool as_a_whole) {
+STARTUP static void refresh(uint64_t now_ms, bool as_a_whole) {
     struct own *my = own();
     if (UNLIKELY(g.is_child)) {
         make_own(my);
@@ -301,7 +301,7 @@ void stats_page_renew(void) {
     refresh(os_now_ms(), true);
 }
 
-void stats_page_attend(void) {
+STARTUP void stats_page_attend(void) {
     struct own *my = own();
     uint64_t now_ms = os_now_ms();
     if (UNLIKELY(g.is_child)) {
@@ -335,23 +335,11 @@ void stats_page_grown(void) {
 
 /* ---------------------------------------------------------------- start, fork */
 
-/* Shows whether two processes have the same options, and nothing else. */
-static uint64_t digest_options(void) {
-    uint64_t sum = HASH_TEXT;
-    for (size_t at = 0; at < sizeof(opt); at += sizeof(uint64_t)) {
-        uint64_t word = 0;
-        memcpy(&word, (const char *)&opt + at, min_size(sizeof(word), sizeof(opt) - at));
-        sum = hash_word(sum ^ word);
-        sum ^= sum >> 29;
-    }
-    return sum;
-}
-
-void stats_page_start(bool sees_forks) {
+STARTUP void stats_page_start(bool sees_forks) {
     if (!opt.stats_page || !sees_forks || os_facts.secure || os_facts.confined) {
         return;
     }
-    g.options = digest_options();
+    g.options = opt_digest();
     if (os_shared_make(&shared, STATS_PAGE_NAME, STATS_PAGE_BYTES) == 0) {
         begin_page(shared.start);
         refresh(os_now_ms(), true);

@@ -99,7 +99,7 @@ static struct volumes read_volumes(void) {
     return (struct volumes){allocated, allocated > live ? allocated - live : 0, live};
 }
 
-static void set_marks(void) {
+STARTUP static void set_marks(void) {
     uint64_t threshold = opt.prof_live_threshold;
     uint64_t live = g.next.live;
     if (threshold != 0 && !g.is_above && threshold < live) {
@@ -112,7 +112,7 @@ static void set_marks(void) {
 }
 
 /* A peak counts in whole steps, each of them once. */
-static void watch_peak(void) {
+STARTUP static void watch_peak(void) {
     g.peak = max_size(g.peak, align_up(max_size(pages_totals().used, 1), PEAK_STEP));
     limit_watch_used(g.gdump ? g.peak : SIZE_MAX);
 }
@@ -148,7 +148,7 @@ static void advance(const struct volumes *now, uint32_t due) {
     }
 }
 
-static void restart(void) {
+STARTUP static void restart(void) {
     struct volumes now = read_volumes();
     g.next.allocated = plus(now.allocated, triggers_interval());
     g.next.freed = plus(now.freed, opt.prof_free_interval);
@@ -348,7 +348,7 @@ void triggers_set_gdump(bool on) {
 
 /* ---------------------------------------------------------------- start, end, fork */
 
-void triggers_init(void) {
+STARTUP void triggers_init(void) {
     g.gdump = opt.prof_gdump;
     g.last_dump_ms = os_now_ms();
     numbered_init();
@@ -363,7 +363,7 @@ void triggers_init(void) {
     }
 }
 
-bool triggers_want_exit(void) {
+STARTUP bool triggers_want_exit(void) {
     return opt.prof_final || opt.prof_log || recorder_is_on();
 }
 

@@ -519,7 +519,7 @@ bool cpu_stop(void) {
     return true;
 }
 
-bool cpu_is_on(void) {
+STARTUP bool cpu_is_on(void) {
     return atomic_load_explicit(&g.state, memory_order_relaxed) == ON;
 }
 
@@ -599,7 +599,7 @@ void cpu_reset(void) {
 
 /* ---------------------------------------------------------------- the process */
 
-void cpu_thread_begins(void) {
+STARTUP void cpu_thread_begins(void) {
     if (cpu_is_on() && writer_may_ask()) {
         enter();
         if (cpu_is_on() && g.has_thread_timers) {

@@ -53,9 +53,9 @@ static struct {
 } g;
 
 /* Apart from g: most programs never touch them. */
-static char base[OUT_FILE_PREFIX_BYTES]; /* with the folder where that was asked for */
-static char path[OUT_FILE_PREFIX_BYTES + SUFFIX_BYTES]; /* of this process */
-static struct out_file file;
+SPARSE static char base[OUT_FILE_PREFIX_BYTES]; /* with the folder where that was asked for */
+SPARSE static char path[OUT_FILE_PREFIX_BYTES + SUFFIX_BYTES]; /* of this process */
+SPARSE static struct out_file file;
 
 /* ---------------------------------------------------------------- one at a time */
 
@@ -344,7 +344,7 @@ static bool name_of_process(char *name, size_t capacity) {
     return true;
 }
 
-void cpu_settle(void) {
+STARTUP void cpu_settle(void) {
     char why[CPU_WHY];
     char name[OUT_FILE_PREFIX_BYTES];
     struct cpu_options options = cpu_options_of_process();

@@ -41,11 +41,12 @@ static struct {
     unsigned count;         /* automatic arenas; constant after the start */
     _Atomic unsigned limit; /* one more than the largest index ever used */
     _Atomic bool any_destroyed;
+    _Atomic bool has_set[ARENA_SETS]; /* some arena has bins of this set */
     _Atomic int64_t default_decay_ms[CHUNK_QUEUES];
     _Atomic(struct arena *) arenas[ARENA_INDICES];
 } g;
 
-_Atomic(struct bin *) arena_bins[ARENA_BIN_SETS];
+SPARSE _Atomic(struct bin *) arena_bins[ARENA_BIN_SETS];
 
 _Atomic bool arena_has_manual;
 _Atomic bool arena_any_hooked;
@@ -74,13 +75,23 @@ static void begin(struct arena *arena, unsigned index, const char *kind) {
     name_it(arena->name, kind, index);
 }
 
+/* The flags beside the index in span.arena, by set of bins. */
+static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
+
+/* Release: whoever finds bins finds them made. */
+static void set_bins(unsigned index, enum arena_set set, struct bin *bins) {
+    assert(index < ARENA_INDICES && arena_bins[index | set_flags[set]] == NULL);
+    atomic_store_explicit(&arena_bins[index | set_flags[set]], bins, memory_order_release);
+    atomic_store_explicit(&g.has_set[set], true, memory_order_release);
+}
+
 static void publish(struct arena *arena, unsigned index) {
     assert(index < ARENA_INDICES && arena_get(index) == NULL);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         bin_init(&arena->bins[c], c, index);
     }
-    /* Release: whoever finds the arena finds its bins made. */
-    atomic_store_explicit(&arena_bins[index], arena->bins, memory_order_release);
+    set_bins(index, ARENA_SET_USUAL, arena->bins);
+    /* Release: whoever finds the arena finds it whole. */
     atomic_store_explicit(&g.arenas[index], arena, memory_order_release);
 }
 
@@ -175,11 +186,11 @@ unsigned arena_claim(void) {
     }
 }
 
-/* The flags beside the index in span.arena, by set of bins. */
-static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
-
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class) {
     assert(arena < ARENA_INDICES && set < ARENA_SETS && size_class < CLASS_COUNT);
+    if (!atomic_load_explicit(&g.has_set[set], memory_order_acquire)) {
+        return NULL; /* Do not touch pages for nothing. */
+    }
     struct bin *bins =
         atomic_load_explicit(&arena_bins[arena | set_flags[set]], memory_order_acquire);
     return bins != NULL ? &bins[size_class] : NULL;
@@ -266,8 +277,7 @@ static bool prepare_hooked(unsigned index) {
     if (hooked == NULL) {
         return false;
     }
-    atomic_store_explicit(&arena_bins[index | ARENA_HOOKED], hooked_bins(hooked),
-                          memory_order_release);
+    set_bins(index, ARENA_SET_HOOKED, hooked_bins(hooked));
     atomic_store_explicit(&arena->hooked, hooked, memory_order_release);
     return true;
 }
@@ -281,7 +291,7 @@ static bool make_tracked_bins(unsigned index) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         bin_init(&tracked->bins[c], c, index | ARENA_TRACKED);
     }
-    atomic_store_explicit(&arena_bins[index | ARENA_TRACKED], tracked->bins, memory_order_release);
+    set_bins(index, ARENA_SET_TRACKED, tracked->bins);
     return true;
 }
 

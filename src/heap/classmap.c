@@ -23,7 +23,7 @@ static struct granule nothing;
 
 _Atomic(struct granule *) classmap = &nothing;
 _Atomic uint32_t classmap_mask = 0;
-_Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
+SPARSE _Atomic(chunk_slot *) classmap_leaves[TABLE_LEAVES];
 _Atomic uint32_t classmap_first_leaf = TABLE_LEAVES;
 _Atomic uint32_t classmap_last_leaf = 0;
 

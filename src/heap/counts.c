@@ -36,8 +36,8 @@
 #include "heap/thread.h"
 
 static struct lock past_lock = LOCK_OF_RANK(RANK_COUNTS);
-static struct arena_counts destroyed; /* guarded by past_lock */
-static struct arena_counts one_arena; /* guarded by past_lock; too large for a stack */
+SPARSE static struct arena_counts destroyed; /* guarded by past_lock */
+SPARSE static struct arena_counts one_arena; /* guarded by past_lock; too large for a stack */
 
 /* A fork in the middle of an addition may lose a few of its numbers. */
 static void enter(void) {

@@ -46,7 +46,7 @@ static struct {
     _Atomic(struct area *) areas[AREAS];
     _Atomic size_t count;
     _Atomic(void *) deferred;
-} g;
+} g SPARSE;
 
 static const size_t most_bytes = UINT32_MAX / 2;
 

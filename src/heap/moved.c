@@ -32,7 +32,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_MOVED)};
 
 /* Apart from g, whose initial values would put all of this into the library's file. */
-static struct range ranges[MOVED_MOST];
+SPARSE static struct range ranges[MOVED_MOST];
 
 static struct range *find_empty(void) {
     assert(lock_is_mine(&g.lock) && g.top <= MOVED_MOST);

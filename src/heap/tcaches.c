@@ -24,7 +24,7 @@ struct tcache {
 };
 
 static struct lock table_lock = LOCK_OF_RANK(RANK_TCACHES);
-static _Atomic(struct tcache *) caches[TCACHES_MOST];
+SPARSE static _Atomic(struct tcache *) caches[TCACHES_MOST];
 
 static struct tcache *find(unsigned id) {
     return id < TCACHES_MOST ? atomic_load_explicit(&caches[id], memory_order_acquire) : NULL;

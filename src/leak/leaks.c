@@ -79,7 +79,7 @@ static void have_rules(void) {
     g.program_rules = g.ask_program != NULL ? g.ask_program() : NULL;
 }
 
-void leaks_init(const char *(*ask_program)(void)) {
+STARTUP void leaks_init(const char *(*ask_program)(void)) {
     g.ask_program = ask_program;
     if (opt.leak_check != LEAK_CHECK_OFF) {
         have_rules();

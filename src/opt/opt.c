@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/fmt.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "opt/opt_sources.h"
 
@@ -114,10 +115,19 @@ void *opt_field(const struct opt_row *row) {
     return row->is_kept ? (char *)&opt + row->field : NULL;
 }
 
-static void set_default(const struct opt_row *row) {
+static struct {
+    unsigned mistakes;
+    bool echoes;
+    bool is_used; /* a text may have been written */
+} g;
+
+/* Texts are zero at the start of the process, and their pages are not touched for nothing. */
+static void set_default(const struct opt_row *row, bool is_fresh) {
     void *field = opt_field(row);
     if (keeps_text(row)) {
-        memset(field, 0, row->bytes);
+        if (!is_fresh) {
+            memset(field, 0, row->bytes);
+        }
         memcpy(field, row->initial_text, strlen(row->initial_text));
     } else if (field != NULL) {
         *(uint64_t *)field = row->initial;
@@ -361,6 +371,7 @@ static void store(const struct opt_row *row, struct piece value, uint64_t number
         return;
     }
     memset(field, 0, row->bytes);
+    opt_note_text();
     if (row->type == OPT_TYPE_LETTERS) {
         store_letters(field, value);
     } else {
@@ -369,11 +380,6 @@ static void store(const struct opt_row *row, struct piece value, uint64_t number
 }
 
 /* ---------------------------------------------------------------- one pair */
-
-static struct {
-    unsigned mistakes;
-    bool echoes;
-} g;
 
 /* Keys that come and go between versions: a mistake in them is never a reason to end. */
 static bool may_come_and_go(struct piece key) {
@@ -472,11 +478,45 @@ void opt_parse(const char *text, const char *source) {
 /* ---------------------------------------------------------------- for opt_sources.c */
 
 void opt_reset(void) {
-    for (size_t i = 0; i < opt_count(); i++) {
-        set_default(&rows[i]);
-    }
     g.mistakes = 0;
     g.echoes = false;
+    for (size_t i = 0; i < opt_count(); i++) {
+        set_default(&rows[i], !g.is_used);
+    }
+    g.is_used = false;
+}
+
+void opt_note_text(void) {
+    g.is_used = true;
+}
+
+static uint64_t mix(uint64_t sum, uint64_t word) {
+    sum = hash_word(sum ^ word);
+    return sum ^ sum >> 29;
+}
+
+/* The default of a text counts as nothing, so that texts need not be read where none was set. */
+static uint64_t mix_text(uint64_t sum, const char *text, const char *initial) {
+    if (!g.is_used || strcmp(text, initial) == 0) {
+        return mix(sum, 0);
+    }
+    for (; *text != '\0'; text++) {
+        sum = mix(sum, (unsigned char)*text);
+    }
+    return mix(sum, UINT64_MAX);
+}
+
+uint64_t opt_digest(void) {
+    uint64_t sum = HASH_TEXT;
+    for (size_t i = 0; i < opt_count(); i++) {
+        const void *field = opt_field(&rows[i]);
+        if (keeps_text(&rows[i])) {
+            sum = mix_text(sum, field, rows[i].initial_text);
+        } else if (field != NULL) {
+            sum = mix(sum, *(const uint64_t *)field);
+        }
+    }
+    return sum;
 }
 
 void opt_echo(bool echoes) {

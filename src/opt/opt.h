@@ -50,10 +50,12 @@ enum opt_sets {
 #define KEPT_SIGNED int64_t
 #define KEPT_RATIO uint64_t
 #define KEPT_RATIO_OR_MINUS uint64_t
+/* Texts come last: most processes leave their pages untouched. */
 #define OPTION(name, type, initial, least, most, limits, effect, leaf, help) KEPT_##type name;
 #define CHOICE(name, initial, effect, leaf, help, words) uint64_t name;
-#define TEXT(name, type, bytes, initial, least, most, effect, leaf, help) char name[bytes];
 struct options {
+#include "opt/options.def"
+#define TEXT(name, type, bytes, initial, least, most, effect, leaf, help) char name[bytes];
 #include "opt/options.def"
 };
 
@@ -127,6 +129,9 @@ void *opt_field(const struct opt_row *row);
 
 /* The rows of options.def in their order, for listing or reading all of them. */
 size_t opt_count(void);
+
+/* Shows whether two processes have the same options, and nothing else. */
+uint64_t opt_digest(void);
 const struct opt_row *opt_row(size_t row);
 const char *opt_name(size_t row);
 const char *opt_help(size_t row);

@@ -102,6 +102,7 @@ static bool complete_name(char *option, size_t capacity, const char *path, struc
         return false;
     }
     memset(option, 0, capacity);
+    opt_note_text();
     fmt_text(option, capacity, "%s%s%s", path, suffix, process);
     if (process[0] == '\0') {
         os_add_environment(names.for_children);

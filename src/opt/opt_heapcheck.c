@@ -39,6 +39,7 @@ static void turn_on(void) {
     opt.leak_exit_code = 1;
     opt.leak_max_offset = MAX_OFFSET;
     memcpy(opt.leak_dump_dir, "/tmp", sizeof("/tmp"));
+    opt_note_text();
 }
 
 static void read_mode(const char *mode) {
@@ -89,6 +90,7 @@ static void copy_path(char *to, size_t capacity, const char *variable, const cha
     }
     memcpy(to, path, length);
     to[length] = '\0';
+    opt_note_text();
 }
 
 /* One key=value of LSAN_OPTIONS; keys without a meaning here are ignored, as LSan ignores keys that

@@ -81,7 +81,7 @@ static struct {
     const char *texts[OPT_SOURCES];
     char link[LINK_BYTES];
     char copies[OPT_FROM_TALLY_CONF - OPT_FROM_MALLOC_CONF + 1][COPY_BYTES];
-} g;
+} g SPARSE;
 
 /* ---------------------------------------------------------------- other allocators */
 

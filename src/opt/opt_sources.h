@@ -9,6 +9,9 @@
 /* All options as in the table, no mistakes counted, no echo. */
 void opt_reset(void);
 
+/* For whoever writes an option's text past the table: texts nobody has written are not read. */
+void opt_note_text(void);
+
 /* Print each pair that is accepted, from now on. */
 void opt_echo(bool echoes);
 

@@ -30,7 +30,7 @@ static struct {
 } g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
 
 /* Guarded by the lock.  Not part of g: data with initial values takes space in the file, too. */
-static char set_prefix[OUT_FILE_PREFIX_BYTES];
+SPARSE static char set_prefix[OUT_FILE_PREFIX_BYTES];
 
 /* ---------------------------------------------------------------- creation */
 

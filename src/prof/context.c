@@ -210,7 +210,7 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     forget(number);
 }
 
-uint32_t context_sweep(uint32_t from, uint32_t generation) {
+STARTUP uint32_t context_sweep(uint32_t from, uint32_t generation) {
     uint32_t end = from + SWEPT_AT_ONCE;
     for (uint32_t i = from; i < end; i++) {
         if (i > g.last) {

@@ -50,7 +50,7 @@ static struct {
     uint32_t known; /* ranges ever used; nothing has been written to the others */
 } g = {.lock = LOCK_OF_RANK(RANK_MAPPINGS)};
 
-void mapping_init(void) {
+STARTUP void mapping_init(void) {
     uint32_t mode = (opt.prof_mmap ? MAPPING_RECORD : 0u) | (opt.prof_mmap_log ? MAPPING_LOG : 0u);
     if (mode != 0) { /* Do not touch a page for nothing. */
         mapping_mode = mode;

@@ -110,7 +110,7 @@ static void arm(void) {
     }
 }
 
-void prof_init(void) {
+STARTUP void prof_init(void) {
     track_events.freed = event_freed;
     track_events.resized = event_resized;
     mapping_init();
@@ -142,17 +142,17 @@ static void prepare_outside(void) {
     come_back(before);
 }
 
-void prof_settle(void) {
+STARTUP void prof_settle(void) {
     if (g.was_armed) {
         prepare_outside();
     }
 }
 
-bool prof_was_armed(void) {
+STARTUP bool prof_was_armed(void) {
     return g.was_armed;
 }
 
-bool prof_is_active(void) {
+STARTUP bool prof_is_active(void) {
     return g.is_active;
 }
 

@@ -72,7 +72,7 @@ bool prof_peek(uint32_t id, struct prof_live *live) {
     return id != PROF_UNRECORDED && record_peek(id, live);
 }
 
-void prof_read_totals(struct prof_totals *totals) {
+STARTUP void prof_read_totals(struct prof_totals *totals) {
     struct record_totals copy;
     record_read_totals(&copy);
     *totals = (struct prof_totals){
@@ -101,7 +101,7 @@ ssize_t prof_recent_max(void) {
     return recent_max();
 }
 
-void prof_recent_set_max(ssize_t most) {
+STARTUP void prof_recent_set_max(ssize_t most) {
     record_lock();
     recent_set_max(most);
     while (recent_forget_some()) { /* Let others have the lock in between. */

@@ -44,7 +44,7 @@ static bool has_surplus(void) {
     return recent_most >= 0 && g.count > (uint64_t)recent_most;
 }
 
-bool recent_forget_some(void) {
+STARTUP bool recent_forget_some(void) {
     enum { AT_ONCE = 64 };
     for (unsigned i = 0; i < AT_ONCE && has_surplus(); i++) {
         forget_oldest();
@@ -56,7 +56,7 @@ uint64_t recent_last(void) {
     return g.sequence;
 }
 
-void recent_set_max(ssize_t most) {
+STARTUP void recent_set_max(ssize_t most) {
     recent_most = most;
 }
 

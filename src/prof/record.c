@@ -36,8 +36,8 @@ struct weight {
 };
 
 /* Not part of g: what has initial values takes up space in the library's file, too. */
-static struct weight weights[1 << WEIGHTS_LG];
-static struct record_class classes[2][CLASSES]; /* live, accumulated */
+SPARSE static struct weight weights[1 << WEIGHTS_LG];
+SPARSE static struct record_class classes[2][CLASSES]; /* live, accumulated */
 
 static struct {
     struct lock lock;
@@ -220,11 +220,11 @@ static inline void enter(void) {
     }
 }
 
-void record_lock(void) {
+STARTUP void record_lock(void) {
     enter();
 }
 
-void record_unlock(void) {
+STARTUP void record_unlock(void) {
     lock_release(&g.lock);
 }
 
@@ -431,7 +431,7 @@ void record_note_drop(void) {
 
 /* ---------------------------------------------------------------- the whole */
 
-void record_reset(uint64_t rate) {
+STARTUP void record_reset(uint64_t rate) {
     record_lock();
     g.generation++;
     if (g.generation == RECORD_TAKEN) {
@@ -449,7 +449,7 @@ void record_reset(uint64_t rate) {
     }
 }
 
-void record_read_totals(struct record_totals *totals) {
+STARTUP void record_read_totals(struct record_totals *totals) {
     record_lock();
     *totals = (struct record_totals){
         .live = g.live, .accumulated = g.accumulated, .peak = g.peak, .rate = g.rate};

@@ -6,7 +6,7 @@
 
 _Static_assert(sizeof(union rule) == sizeof(uint64_t), "one word");
 
-struct rules rules;
+SPARSE struct rules rules;
 
 enum { WORD = sizeof(uintptr_t) };
 
