@@ -225,7 +225,7 @@ void background_thread_ended(void) {
     }
 }
 
-void background_forked(void) {
+STARTUP void background_forked(void) {
     g.state = NONE;
     g.bell = 0;
     dirty_has_background = false;

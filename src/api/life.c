@@ -166,7 +166,7 @@ void life_watch_exit(void) {
  * The atfork handler of a child.  The child's first slow call would do the same; but a child may
  * leave all slow calls to threads that it starts, and those have to wait for this.
  */
-static void look_around(void) {
+STARTUP static void look_around(void) {
     (void)life_ready();
 }
 
@@ -200,7 +200,7 @@ static void catch_signal(void) {
 }
 
 /* In a child that does not record itself the signal regains its old action. */
-static void release_signal(void) {
+STARTUP static void release_signal(void) {
     struct sigaction now;
     int number = (int)opt.prof_signal;
     if (g.has_signal && !recorder_is_meant() && sigaction(number, NULL, &now) == 0 &&

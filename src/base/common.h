@@ -19,7 +19,7 @@
 /* For large variables of which most processes touch little or nothing.  The linker puts them behind
  * all others (src/CMakeLists.txt), so that those share a few pages. */
 #define SPARSE __attribute__((section(".bss.sparse")))
-/* For functions above the heap that every process calls as it starts.  The linker puts them side by
+/* For functions above the heap that every process calls as it starts, or every child of a fork.  The linker puts them side by
  * side, so that a start reads few pages of the library. */
 #define STARTUP __attribute__((section(".text.startup")))
 #define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))

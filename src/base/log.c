@@ -36,7 +36,7 @@ static int descriptor(void) {
     return kept >= 0 && !is_error_of_start(2) && is_error_of_start(kept) ? kept : 2;
 }
 
-void log_forked(void) {
+STARTUP void log_forked(void) {
     if (kept >= 0 && is_error_of_start(kept)) {
         os_close(kept);
     }

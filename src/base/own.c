@@ -94,7 +94,7 @@ void own_open(void) {
     os_wake_all(&g.word);
 }
 
-void own_forked(void) {
+STARTUP void own_forked(void) {
     atomic_store(&g.word, 0);
     for (unsigned i = 0; i < MOST; i++) {
         g.threads[i].thread = 0;

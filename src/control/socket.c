@@ -254,7 +254,7 @@ void socket_stop(void) {
     }
 }
 
-void socket_forked(void) {
+STARTUP void socket_forked(void) {
     if (g.state == OPEN) {
         close_all();
     }

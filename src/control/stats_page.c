@@ -347,7 +347,7 @@ STARTUP void stats_page_start(bool sees_forks) {
 }
 
 /* Reads the parent's page before that changes. */
-void stats_page_forked(void) {
+STARTUP void stats_page_forked(void) {
     struct own *my = own();
     if (shared.start == NULL) {
         return;

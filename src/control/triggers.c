@@ -403,7 +403,7 @@ bool triggers_exit(void) {
 }
 
 /* What the parent was to write does not concern the child. */
-void triggers_forked(void) {
+STARTUP void triggers_forked(void) {
     g.pending = 0;
     g.is_busy = false;
     g.has_thread = false;

@@ -620,7 +620,7 @@ void cpu_thread_ends(void) {
     leave();
 }
 
-void cpu_forked(void) {
+STARTUP void cpu_forked(void) {
     bool was_on = g.state == ON;
     g.has_writer = g.is_kept = false;
     g.handlers = 0;

@@ -82,7 +82,7 @@ unsigned rack_empty(void (*visit)(struct rack_slot *slot)) {
     return count;
 }
 
-void rack_clear(void) {
+STARTUP void rack_clear(void) {
     for (unsigned word = 0; word < WORDS; word++) {
         g.taken[word] = g.ready[word] = 0;
     }

@@ -248,6 +248,6 @@ void leak_thread_ends(void) {
     }
 }
 
-void leak_forked(void) {
+STARTUP void leak_forked(void) {
     track_ignore_forked(disabled != 0);
 }

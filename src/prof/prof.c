@@ -318,7 +318,7 @@ void prof_thread_get_name(char name[16]) {
     }
 }
 
-void prof_forked(void) {
+STARTUP void prof_forked(void) {
     unwind_forked();
     record_forked(self.sampler != NULL ? self.sampler->owner : OWNER_NONE);
 }

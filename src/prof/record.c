@@ -515,7 +515,7 @@ void record_owner_ended(uint32_t owner) {
     record_unlock();
 }
 
-void record_forked(uint32_t survivor) {
+STARTUP void record_forked(uint32_t survivor) {
     record_lock();
     for (uint32_t i = 0; i < owner_count(); i++) {
         owner_at(i)->has_ended |= i != survivor;

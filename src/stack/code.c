@@ -225,7 +225,7 @@ bool code_look(bool (*is_idle)(void)) {
     return replace(&maps);
 }
 
-void code_forked(void) {
+STARTUP void code_forked(void) {
     /* The text may be half made, the old array half given back: both are lost. */
     g.text = (struct pile){0};
     g.before = NULL;
