@@ -6,8 +6,9 @@
  *       ^------------------ one thread of the program is left ------------------'
  *
  * A program that has one thread does not get a second one from us, unless it wants profiles at
- * times or at a signal (control/triggers.h): that would make libc lock where it need not, and
- * unshare and setns fail.  Its debt is bounded by volume instead (heap/dirty.c).  The thread is
+ * times or at a signal (control/triggers.h), or frees and takes tens of MiB again and again: that
+ * would make libc lock where it need not, and unshare and setns fail.  Its debt is bounded by volume
+ * instead (heap/dirty.c).  The thread is
  * made at the end of an allocation, where nothing is held.  It cannot be made when memory is freed,
  * which would be the time for it: libc frees thread-local data under the lock of its stack cache,
  * and making a thread takes that lock.  So it comes with the first mebibytes of heap.  All signals
@@ -59,7 +60,7 @@ static struct {
 static bool is_wanted(void) {
     return g.mode == BACKGROUND_THREAD_TRUE ||
            (g.mode == BACKGROUND_THREAD_AUTO &&
-            (life_thread_count() > 1 || triggers_want_thread()));
+            (life_thread_count() > 1 || triggers_want_thread() || dirty_keeps_much));
 }
 
 static void ring(void) {

@@ -17,7 +17,8 @@
  *                   the old one: after each decay time
  *
  * So a saw-tooth pays for its first few teeth, and keeps the allowance while it is used; a program
- * that has calmed down loses it by halves.
+ * that has calmed down loses it by halves.  From MUCH_UNITS on it needs a background thread: when the
+ * program sleeps, nobody else takes what the allowance lets stay.
  *
  * A purge that the kernel refuses (locked memory, too many mappings) is tried again after a second.
  *
@@ -45,6 +46,7 @@ enum {
     HEAP_SHARE = 16,
     REGRET_WEIGHT = 4, /* learn quickly; what is too much fades */
     BOUND_GROWTH = 4,
+    MUCH_UNITS = (32 << 20) / UNIT_BYTES,
     REFUSALS_MOST = 4096, /* chunks that are tried in vain, in a row of purges */
     REFUSED_WAIT_MS = 1000,
     NEVER_MS = 3600 * 1000, /* long enough */
@@ -81,6 +83,7 @@ static struct {
 } g;
 
 _Atomic bool dirty_has_background;
+_Atomic bool dirty_keeps_much;
 _Atomic int64_t dirty_decay_ms[CHUNK_QUEUES];
 
 static int64_t decay_ms(enum chunk_queue kind) {
@@ -119,13 +122,23 @@ static void take_from(enum chunk_queue kind, struct chunk *chunk, unit_map units
     settle(kind, chunk);
 }
 
+static void set_allowance(size_t units) {
+    assert(pages_is_mine());
+    bool is_much = units >= MUCH_UNITS;
+    g.allowance = units;
+    if (is_much != dirty_keeps_much) {
+        dirty_keeps_much = is_much;
+        attention_raise(ATTENTION_GROWN); /* The end of this allocation may start a thread. */
+    }
+}
+
 /* Units that were purged early are needed after all: allow more to stay. */
 static void note_regret(struct chunk *chunk, unit_map units) {
     unit_map early = chunk->early & units;
     chunk->early &= ~units;
     if (early != 0 && g.now_ms - g.early_ms < (uint64_t)decay_ms(CHUNK_DIRTY)) {
         size_t more = g.allowance + (size_t)REGRET_WEIGHT * chunk_count_units(early);
-        g.allowance = max_size(g.allowance, min_size(more, g.allowance_most));
+        set_allowance(max_size(g.allowance, min_size(more, g.allowance_most)));
     }
 }
 
@@ -173,7 +186,7 @@ static void fade_allowance(void) {
     if (g.now_ms - g.period_ms < (uint64_t)decay_ms(CHUNK_DIRTY)) {
         return;
     }
-    g.allowance = min_size(g.allowance, max_size(g.allowance / 2, g.taken_again));
+    set_allowance(min_size(g.allowance, max_size(g.allowance / 2, g.taken_again)));
     g.period_ms = g.now_ms;
     g.highest = count_read(&g.queue[CHUNK_DIRTY].units);
     g.taken_again = 0;
@@ -401,6 +414,9 @@ static uint64_t wait_ms(enum chunk_queue kind) {
 
 uint64_t dirty_wait_ms(void) {
     uint64_t wait = min_size(wait_ms(CHUNK_DIRTY), wait_ms(CHUNK_MUZZY));
+    if (dirty_keeps_much && decay_ms(CHUNK_DIRTY) > 0) {
+        wait = min_size(wait, (uint64_t)decay_ms(CHUNK_DIRTY)); /* The allowance is to fade. */
+    }
     return waits_after_refusal() ? max_size(wait, REFUSED_WAIT_MS) : wait;
 }
 

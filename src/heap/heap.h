@@ -391,6 +391,10 @@ uint64_t heap_tick(void);
  * is kept is bounded by volume as well. */
 extern _Atomic bool dirty_has_background HIDDEN;
 
+/* True while the bound by volume lets much stay, because the program frees and takes it again and
+ * again: then a program with one thread needs a background thread as well. */
+extern _Atomic bool dirty_keeps_much HIDDEN;
+
 /* Gives back caches of this thread and of those that vanished in a fork, depots, empty slabs and
  * dirty pages; bytes that went. */
 size_t heap_trim(void);

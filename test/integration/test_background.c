@@ -170,11 +170,19 @@ TEST(making_it_takes_nothing_from_an_arena_of_the_program) {
 }
 
 TEST(a_program_with_one_thread_keeps_one) {
+    burst();
+    check_eq(threads(), 1);
+    check(unshare(CLONE_FS) == 0);
+}
+
+/* While it keeps much for the next tooth; afterwards both go. */
+TEST(a_saw_tooth_of_one_thread_gets_another) {
     for (int i = 0; i < 20; i++) {
         burst();
     }
-    check_eq(threads(), 1);
-    check(unshare(CLONE_FS) == 0);
+    wait_until(threads_are, 2);
+    wait_until(anonymous_is_below, 8 << 10);
+    wait_until(threads_are, 1);
 }
 
 TEST(threads_without_debt_bring_no_other) {

@@ -282,10 +282,13 @@ static void calm_down(unsigned decay_times) {
 
 TEST(saw_tooth_pays_once_and_a_calm_program_is_bounded_again) {
     dirty_has_background = false;
+    check(!dirty_keeps_much);
     check(saw_tooth(3) >= 55 * MIB_UNITS);
     check(saw_tooth(300) < 5 * MIB_UNITS); /* 1.5 s: the curve may take a little */
     check(dirty() > 55 * MIB_UNITS);
+    check(dirty_keeps_much);
     calm_down(12);
+    check(!dirty_keeps_much);
     leave_dirty(64 * MIB_UNITS);
     check(dirty() <= 5 * MIB_UNITS);
 }
