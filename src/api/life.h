@@ -36,13 +36,13 @@ static inline bool life_enter(void) {
     return true;
 }
 
-/* The same for a thread that has a heap, and so was greeted.  Whether this is the child of a fork
- * need not be tested: the first lock does it. */
+/* The same for a thread that has just found its heap in `hot`, and so was greeted and is not parked.
+ * Whether this is the child of a fork need not be tested: the first lock does it. */
 static inline bool life_enter_again(void) {
     if (UNLIKELY(tls.inside)) {
         return false;
     }
-    thread_mark_inside(true);
+    thread_mark_again(true);
     return true;
 }
 

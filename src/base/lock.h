@@ -28,6 +28,7 @@ enum lock_rank {
     RANK_ARENAS,   /* making and destroying arenas */
     RANK_TCACHES,  /* making and destroying explicit caches */
     RANK_THREADS,  /* the list of thread heaps */
+    RANK_CLAIM,    /* one thread's heap, for others; never two */
     RANK_TCACHE,   /* one explicit cache; never two */
     RANK_RECLAIM,  /* giving pages of slabs back */
     RANK_BIN,      /* the slabs of one class in one arena; never two */

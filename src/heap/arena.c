@@ -23,6 +23,7 @@
 #include "base/fmt.h"
 #include "base/os.h"
 #include "heap/classmap.h"
+#include "heap/depot.h"
 #include "heap/dirty.h"
 #include "heap/emergency.h"
 #include "heap/extents.h"
@@ -32,6 +33,7 @@
 #include "heap/large.h"
 #include "heap/shelf.h"
 #include "heap/slab.h"
+#include "heap/sleepers.h"
 #include "heap/tcaches.h"
 #include "heap/track.h"
 #include "opt/opt.h"
@@ -551,6 +553,8 @@ void arena_decay(unsigned arena) {
 
 void arena_purge(unsigned arena) {
     if (arena_exists(arena)) {
+        sleepers_empty(arena);
+        depot_drain_all();
         trim_bins(arena);
         shelf_empty_all();
         (void)reclaim_all(arena);

@@ -840,7 +840,7 @@ void cache_recover_class(struct thread *gone, unsigned c) {
 
 /* Room may be promised to a class that got no magazines, or may have been on its way. */
 void cache_recover(struct thread *gone) {
-    assert(gone->apart);
+    assert(gone->apart || gone == tls.self);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         if (gone->hot.rec[c].take != 0) {
             cache_recover_class(gone, c);

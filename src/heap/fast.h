@@ -2,7 +2,7 @@
  *
  * fast.h - what malloc and free inline: a thread's records, magazines, the class map, the secret.
  *
- *      TLS (42 bytes)            struct thread (thread.h)
+ *      TLS (43 bytes)            struct thread (thread.h)
  *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
  *                                tab[]        size -> class, for all small sizes
@@ -54,16 +54,29 @@ struct tls {
     uint64_t allocated;
     uint64_t deallocated;
     uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
+    /* Another thread parked this one while it slept, and may be emptying its heap (sleepers.c). */
+    uint8_t claimed;
 };
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));
 
 /* Marks the caller as inside or outside of the slow half.  The compiler moves nothing across: a
  * signal handler of this thread relies on the mark. */
-static inline void thread_mark_inside(bool inside) {
+static inline void thread_mark_again(bool inside) {
     __asm__ volatile("" ::: "memory");
     tls.inside = inside;
     __asm__ volatile("" ::: "memory");
+}
+
+/* The heap is the caller's own again. */
+void thread_wake(void);
+
+/* The same for whoever has not found its heap in `hot` just now: it may have slept since. */
+static inline void thread_mark_inside(bool inside) {
+    thread_mark_again(inside);
+    if (UNLIKELY(tls.claimed) && inside) {
+        thread_wake();
+    }
 }
 
 /*

@@ -26,6 +26,7 @@
 #include "heap/region.h"
 #include "heap/shelf.h"
 #include "heap/slab.h"
+#include "heap/sleepers.h"
 #include "heap/track.h"
 
 _Atomic size_t heap_zero_reallocs;
@@ -500,23 +501,30 @@ size_t heap_trim(void) {
     }
     thread_flush();
     thread_flush_left();
+    sleepers_empty(THREAD_ALL_ARENAS);
     shelf_empty_all();
     depot_drain_all();
     trim_bins();
     return reclaim_all(RECLAIM_ANY_ARENA) + arena_purge_hooked() + pages_purge_all();
 }
 
-/* The slabs that bins keep for the next burst go last, when nothing else is left to give back. */
+/* The slabs that bins keep for the next burst go last, once nothing else is left to give back.  A
+ * tick that comes only because threads may sleep by now does not repeat that. */
 uint64_t heap_tick(void) {
+    static _Atomic bool bins_are_trimmed;
+    uint64_t look_ms = sleepers_tick();
     thread_flush_left();
     bool some_wait = depot_tick() | shelf_tick();
     uint64_t wait_ms = pages_tick();
-    if (wait_ms == UINT64_MAX) {
+    if (wait_ms != UINT64_MAX) {
+        bins_are_trimmed = false;
+    } else if (!bins_are_trimmed) {
+        bins_are_trimmed = true;
         trim_bins();
         wait_ms = pages_tick();
     }
     wait_ms = min_size(wait_ms, reclaim_tick());
-    wait_ms = min_size(wait_ms, arena_settle_hooked());
+    wait_ms = min_size(min_size(wait_ms, look_ms), arena_settle_hooked());
     return some_wait ? min_size(wait_ms, DEPOT_TICK_MS) : wait_ms;
 }
 

@@ -30,6 +30,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_threads.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
 #include "heap/classmap.h"
@@ -102,6 +103,7 @@ static struct thread *make_heap(void) {
         return NULL;
     }
     fill_hot(&thread->hot);
+    thread->claim = (struct lock)LOCK_OF_RANK(RANK_CLAIM);
     thread->older = atomic_load_explicit(&g.every, memory_order_relaxed);
     /* Release: whoever finds the heap finds it whole. */
     while (!atomic_compare_exchange_weak_explicit(&g.every, &thread->older, thread,
@@ -110,8 +112,7 @@ static struct thread *make_heap(void) {
     return thread;
 }
 
-/* Does a heap cache nothing? */
-static bool is_empty(const struct thread *thread) {
+bool thread_is_empty(const struct thread *thread) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         if (thread->hot.rec[c].take != 0 || stash_count(thread, c) != 0) {
             return false;
@@ -157,7 +158,7 @@ static void list_heap(struct thread *thread) {
 
 /* Call with the lock held; the heap is empty and its counts are settled. */
 static void retire_heap(struct thread *thread) {
-    assert(is_empty(thread) && g.count >= 1);
+    assert(thread_is_empty(thread) && g.count >= 1);
     unlink(thread);
     thread->next = g.unused;
     g.unused = thread;
@@ -240,7 +241,7 @@ static void never_sample(struct thread *thread) {
 }
 
 static void prepare_heap(struct thread *thread, unsigned arena) {
-    assert(is_empty(thread) && arena < ARENA_INDICES);
+    assert(thread_is_empty(thread) && arena < ARENA_INDICES);
     limit_by_options(thread);
     thread->apart = false;
     thread->is_custom = false;
@@ -261,8 +262,11 @@ static struct thread *new_heap(unsigned arena) {
     return thread;
 }
 
-static void set_owner(struct thread *thread, uint32_t generation) {
-    __atomic_store_n(&thread->generation, generation, __ATOMIC_RELAXED);
+/* Release: who sees that there is an owner finds it. */
+static void set_owner(struct thread *thread, struct tls *owner) {
+    thread->owner = owner;
+    thread->number = owner != NULL ? os_thread_id() : 0;
+    __atomic_store_n(&thread->generation, owner != NULL ? lock_generation() : 0, __ATOMIC_RELEASE);
 }
 
 /* Parks the caller, or lets it use the fast paths. */
@@ -277,12 +281,14 @@ static struct thread *own_heap(struct thread *thread) {
     assert(tls.self == NULL && !tls.dead);
     assert(!thread->apart && !thread->is_custom);
     subtract_traffic(thread); /* of earlier owners */
-    set_owner(thread, lock_generation());
+    thread->sleep = THREAD_AWAKE;
+    set_owner(thread, &tls);
     tls.self = thread;
     if (!opt.tcache) {
         tls.modes |= THREAD_UNCACHED;
     }
     choose_path();
+    attention_raise(ATTENTION_BACKGROUND); /* to look whether this thread sleeps */
     return thread;
 }
 
@@ -335,11 +341,14 @@ void thread_exit(void) {
         return;
     }
     bool may_stay = tls.modes == 0 && !thread->apart && !thread->is_custom;
+    (void)lock_acquire(&thread->claim);
     tls.self = NULL;
     add_traffic(thread);
-    set_owner(thread, 0);
+    set_owner(thread, NULL);
     tls.modes &= THREAD_IN_HOOK | THREAD_IGNORED;
+    tls.claimed = 0;
     choose_path();
+    lock_release(&thread->claim);
     arena_unbind(thread->arena);
     assert(tls.hot == &zeros && thread->generation == 0);
     if (!may_stay) {
@@ -352,6 +361,31 @@ void thread_exit(void) {
         empty_and_retire(thread);
     }
 }
+
+/* ---------------------------------------------------------------- a thread sleeps (sleepers.c) */
+
+void thread_park_owner(struct thread *thread) {
+    assert(lock_is_mine(&thread->claim) && thread->owner != &tls);
+    __atomic_store_n(&thread->owner->claimed, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&thread->owner->hot, (struct hot *)(uintptr_t)&zeros, __ATOMIC_RELAXED);
+}
+
+/* Where the lock was abandoned, whoever emptied the heap vanished in a fork that this thread made. */
+COLD void thread_wake(void) {
+    struct thread *thread = tls.self;
+    assert(thread != NULL && tls.inside && thread->owner == &tls);
+    (void)lock_acquire(&thread->claim);
+    if (thread->sleep == THREAD_EMPTYING) {
+        cache_recover(thread);
+    }
+    thread->sleep = THREAD_AWAKE;
+    tls.claimed = 0;
+    choose_path();
+    lock_release(&thread->claim);
+    attention_raise(ATTENTION_BACKGROUND);
+}
+
+/* ---------------------------------------------------------------- heaps without a thread */
 
 void thread_flush_left(void) {
     for (unsigned arena = 0; arena < arena_count(); arena++) {
@@ -383,7 +417,7 @@ void thread_forked(void) {
     }
     if (tls.self != NULL) {
         push(&g.all, tls.self);
-        set_owner(tls.self, lock_generation());
+        set_owner(tls.self, &tls);
     }
     for (unsigned arena = 0; arena < arena_count(); arena++) {
         atomic_store_explicit(&g.left[arena], NULL, memory_order_relaxed);
@@ -590,7 +624,7 @@ size_t thread_count(void) {
     return atomic_load_explicit(&g.count, memory_order_relaxed);
 }
 
-/* ---------------------------------------------------------------- heaps without a thread */
+/* ---------------------------------------------------------------- explicit caches */
 
 struct thread *thread_make_apart(void) {
     struct thread *apart = take_heap();
@@ -606,7 +640,7 @@ struct thread *thread_make_apart(void) {
 }
 
 void thread_end_apart(struct thread *apart) {
-    assert(apart->apart && is_empty(apart));
+    assert(apart->apart && thread_is_empty(apart));
     thread_settle_counts(apart);
     enter();
     unlink(apart);
@@ -639,7 +673,7 @@ bool thread_set_arena(unsigned arena) {
     arena_unbind(thread->arena);
     __atomic_store_n(&thread->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     thread->apart = arena_is_manual(arena);
-    assert(is_empty(thread));
+    assert(thread_is_empty(thread));
     tls.modes &= (uint8_t) ~(THREAD_HOOKED | THREAD_UNSETTLED);
     tls.modes |= arena_uses_hooks(arena) ? THREAD_HOOKED : 0;
     choose_path();
@@ -825,6 +859,7 @@ static size_t verify_list(struct thread *const *link, enum cache_kind kind, stru
     size_t count = 0;
     for (; *link != NULL; link = &(*link)->next) {
         ensure((*link)->link == link);
+        ensure((*link)->sleep != THREAD_ASLEEP || thread_is_empty(*link));
         if (walk != NULL) {
             cache_verify(*link, kind, walk);
             (void)shelf_verify(*link, walk);

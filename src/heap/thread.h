@@ -13,14 +13,15 @@
  *      freed objects     = filled - fetched + |F|  all that came into A from F, and what is in F
  *
  * Threads     A heap is written by its owner only.  Others read the tops, to count or to search.
- *             The heap of a thread that is gone belongs to whoever takes it over.
+ *             The heap of a thread that is gone belongs to whoever takes it over, and that of one
+ *             that sleeps to whoever has claimed it (sleepers.c).
  */
 #pragma once
 
+#include "base/lock.h"
 #include "heap/fast.h"
 #include "heap/shelf.h"
 
-struct lock;
 struct stash;
 struct verify;
 
@@ -30,6 +31,13 @@ struct thread_exact {
     uint64_t deallocated;
     int64_t base; /* their difference at the last reset of the peak */
     int64_t peak; /* largest difference since, above base */
+};
+
+/* What becomes of a heap whose owner sleeps. */
+enum thread_sleep {
+    THREAD_AWAKE,    /* its owner uses it */
+    THREAD_EMPTYING, /* a claim is being used; in a child: was, when the process was forked */
+    THREAD_ASLEEP,   /* it holds nothing, and its owner is parked until its next call */
 };
 
 struct thread {
@@ -62,6 +70,15 @@ struct thread {
     struct thread *next;  /* list of all heaps */
     struct thread **link; /* what points at this one */
     struct thread *older; /* the heap that was made before this one; constant */
+    /* How others find the owner, where `generation` says that there is one (sleepers.c).  It changes
+     * under the claim, and so do the words below. */
+    struct lock claim;
+    struct tls *owner;
+    uint32_t number;   /* the kernel's, of the owner */
+    uint8_t sleep;     /* enum thread_sleep */
+    uint8_t refusals;  /* times the owner could not be said to sleep, since the heap changed */
+    uint64_t looks;    /* how its tops looked */
+    uint64_t since_ms; /* when they were found changed, or the owner awake */
 };
 
 enum thread_mode {
@@ -81,6 +98,12 @@ struct thread *thread_first(void);
 
 /* This thread's heap, or NULL while it has not earned one or after it was given up. */
 struct thread *thread_self(void);
+
+/* Parks the owner of a heap that the caller has claimed. */
+void thread_park_owner(struct thread *thread);
+
+/* Does a heap cache nothing? */
+bool thread_is_empty(const struct thread *thread);
 
 /* Empties the heaps that are kept for threads to come. */
 void thread_flush_left(void);

@@ -324,6 +324,7 @@ static void leave_list(void) {
 TEST(wrong_list_of_heaps_is_found) {
     check_found(leave_list(), "listed == g.count'");
     check_found(tls.self->link = NULL, "(*link)->link == link'");
+    check_found(tls.self->sleep = THREAD_ASLEEP, "(*link)->sleep != THREAD_ASLEEP");
 }
 
 /* ---------------------------------------------------------------- slabs, bins, arenas, pages */
