@@ -42,6 +42,7 @@
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
+#include "heap/pool.h"
 #include "heap/hooked.h"
 #include "heap/reclaim.h"
 #include "heap/stash.h"
@@ -352,10 +353,10 @@ static COLD bool earn_magazines(struct thread *thread, unsigned c) {
         return false;
     }
     assert(thread->hot.rec[c].take == 0 && thread->room[c] == 0);
-    struct closed empty = {.take = depot_new_magazine(), .give = depot_new_magazine()};
+    struct closed empty = {.take = pool_take(), .give = pool_take()};
     if (empty.take == NULL || empty.give == NULL) {
         if (empty.take != NULL) {
-            depot_return_magazine(empty.take);
+            pool_put(empty.take);
         }
         return false;
     }
@@ -761,8 +762,8 @@ static void flush_class(struct thread *thread, unsigned c) {
     if (thread->hot.rec[c].take != 0) {
         struct closed closed = put_all(thread, c);
         publish(&thread->hot.rec[c].take, 0);
-        depot_return_magazine(closed.take);
-        depot_return_magazine(closed.give);
+        pool_put(closed.take);
+        pool_put(closed.give);
         set_room(thread, c, 0);
     }
     assert(thread->hot.rec[c].take == 0 && thread->hot.rec[c].give == 0);
@@ -834,7 +835,7 @@ void cache_recover_class(struct thread *gone, unsigned c) {
         struct closed closed = {.ntake = magazine_take_count(take)};
         count_leaving(gone, c, &closed);
         depot_put(gone->arena, c, magazine_of_take(take)->slots, closed.ntake);
-        depot_return_magazine(magazine_of_take(take));
+        pool_put(magazine_of_take(take));
     }
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * depot.c - a stack of magazines per arena and class, a pool of empty ones, a budget per arena.
+ * depot.c - a stack of magazines per arena and class, and a budget per arena.
  *
  *      depot    waiting   [o o o . .] -> [o o o o o] -> [o o o o o]
  *               empty     [. . . . .] -> [. . . . .]       left by threads that took a full one
- *      pool     empty     [. . . . .] -> ...               for all depots
  *
  * The last object in is the first out: it is the warmest.  Objects are copied into the top magazine,
  * so all magazines but that one are full.
@@ -24,10 +23,9 @@
  * A program that frees and allocates tens of MiB again and again does not shrink.  So after each
  * end twice as much must come as the last time, during the next dirty_decay_ms.
  *
- * Threads     One lock per depot, one for the pool.  The budget is a sum that may be exceeded by
+ * Threads     One lock per depot.  The budget is a sum that may be exceeded by
  *             one batch per thread at a time.
  * Invariant   count == objects in the waiting and leaving magazines of a depot; none is empty.
- *             Every magazine ever made is in one thread's class, in one depot or in the pool.
  */
 #include "heap/depot.h"
 
@@ -39,6 +37,7 @@
 #include "heap/arena.h"
 #include "heap/classmap.h"
 #include "heap/dirty.h"
+#include "heap/pool.h"
 #include "heap/fast.h"
 #include "heap/slab.h"
 #include "heap/verify.h"
@@ -80,14 +79,7 @@ struct depots {
 static struct {
     _Atomic(struct depots *) depots[MOST_ARENAS];
     _Atomic unsigned count; /* of those that were made */
-    struct lock pool_lock;
-    struct magazine *pool; /* guarded by pool_lock */
-    size_t made;           /* magazines; guarded by pool_lock */
 } g;
-
-void depot_init(void) {
-    g.pool_lock = (struct lock)LOCK_OF_RANK(RANK_POOL);
-}
 
 /* The depots of an arena, or NULL while there are none. */
 static inline struct depots *get_depots(unsigned arena) {
@@ -143,30 +135,6 @@ static inline struct magazine *pop(struct magazine **list) {
 static inline void push(struct magazine **list, struct magazine *magazine) {
     magazine->next = *list;
     *list = magazine;
-}
-
-static void enter_pool(void) {
-    if (UNLIKELY(lock_acquire(&g.pool_lock) == LOCK_ABANDONED)) {
-        g.pool = NULL;
-    }
-}
-
-struct magazine *depot_new_magazine(void) {
-    enter_pool();
-    struct magazine *magazine = pop(&g.pool);
-    if (UNLIKELY(magazine == NULL)) {
-        magazine = meta_alloc(sizeof(struct magazine), MAGAZINE_BYTES);
-        g.made += magazine != NULL;
-    }
-    lock_release(&g.pool_lock);
-    return magazine;
-}
-
-void depot_return_magazine(struct magazine *empty) {
-    assert(empty != NULL && (uintptr_t)empty % MAGAZINE_BYTES == 0);
-    enter_pool();
-    push(&g.pool, empty);
-    lock_release(&g.pool_lock);
 }
 
 static size_t bytes_of(unsigned size_class, size_t objects) {
@@ -321,7 +289,7 @@ static unsigned put_some(struct depot *depot, void **slots, unsigned count) {
         set_next(top, waiting_next(top), there + fit);
         return fit;
     }
-    struct magazine *empty = depot->empty != NULL ? pop(&depot->empty) : depot_new_magazine();
+    struct magazine *empty = depot->empty != NULL ? pop(&depot->empty) : pool_take();
     if (UNLIKELY(empty == NULL)) {
         return 0;
     }
@@ -473,7 +441,7 @@ static void drain(struct depots *depots, unsigned c, bool all) {
     }
     struct magazine *empty;
     while ((empty = pop(&depot->empty)) != NULL) {
-        depot_return_magazine(empty);
+        pool_put(empty);
     }
     for (struct magazine *m; (m = depot->leaving) != NULL; enter(depots, c)) {
         unsigned count = waiting_count(m);
@@ -481,7 +449,7 @@ static void drain(struct depots *depots, unsigned c, bool all) {
         account(depots, c, -(size_t)count);
         lock_release(&depot->lock);
         bin_drain(c, m->slots, count);
-        depot_return_magazine(m);
+        pool_put(m);
     }
     lock_release(&depot->lock);
 }
@@ -612,9 +580,4 @@ void depot_verify(struct verify *walk) {
         }
     }
     ensure(made == g.count || lock_is_in_child());
-    enter_pool();
-    verify_empty(g.pool, walk);
-    size_t met = verify_magazine_count(walk);
-    ensure(met == g.made || (met < g.made && lock_is_in_child()));
-    lock_release(&g.pool_lock);
 }

@@ -15,12 +15,6 @@
 
 struct verify;
 
-void depot_init(void);
-
-/* An empty magazine, or NULL without memory; and the way back. */
-struct magazine *depot_new_magazine(void);
-void depot_return_magazine(struct magazine *empty);
-
 /*
  * Takes `count` objects away, into the depots of the arenas they belong to or, where these hold
  * enough, into the slabs.  It costs least where most of them are of `arena`, that of the caller.
@@ -46,5 +40,5 @@ enum { DEPOT_TICK_MS = 100 };
 /* Is this object waiting in a depot of the class? */
 bool depot_holds(unsigned size_class, const void *object);
 
-/* Checks every depot and the pool and, as the last of all caches, that no magazine is lost. */
+/* Checks every depot. */
 void depot_verify(struct verify *walk);

@@ -22,6 +22,7 @@
 #include "heap/moved.h"
 #include "heap/pages.h"
 #include "heap/place.h"
+#include "heap/pool.h"
 #include "heap/reclaim.h"
 #include "heap/region.h"
 #include "heap/shelf.h"
@@ -35,7 +36,7 @@ bool heap_init(void) {
     size_class_init();
     slab_init(os_facts.random);
     track_seed(~os_facts.random);
-    depot_init();
+    pool_init();
     pages_init();
     thread_init();
     classmap_init(os_facts.address_space_limited);
@@ -504,6 +505,7 @@ size_t heap_trim(void) {
     sleepers_empty(THREAD_ALL_ARENAS);
     shelf_empty_all();
     depot_drain_all();
+    pool_purge();
     trim_bins();
     return reclaim_all(RECLAIM_ANY_ARENA) + arena_purge_hooked() + pages_purge_all();
 }
@@ -520,6 +522,7 @@ uint64_t heap_tick(void) {
         bins_are_trimmed = false;
     } else if (!bins_are_trimmed) {
         bins_are_trimmed = true;
+        pool_purge();
         trim_bins();
         wait_ms = pages_tick();
     }

@@ -23,6 +23,7 @@
 #include "heap/emergency.h"
 #include "heap/heap.h"
 #include "heap/pages.h"
+#include "heap/pool.h"
 #include "heap/slab.h"
 #include "heap/tcaches.h"
 #include "heap/thread.h"
@@ -128,12 +129,13 @@ static void count_shelved(struct span *span, void *context) {
     *(size_t *)context += span->kind == SPAN_SHELVED;
 }
 
-/* Depots come last: they know how many magazines there are. */
+/* The pool comes last: it knows how many magazines there are. */
 static void verify_caches(struct verify *walk) {
     size_t explicit_heaps = thread_verify(walk);
     size_t explicit_caches = tcaches_verify(walk);
     ensure(explicit_heaps == explicit_caches || lock_is_in_child());
     depot_verify(walk);
+    pool_verify(walk);
     emergency_verify(walk);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         ensure(walk->cached[c] == thread_count_cached(c) + depot_count(c));

@@ -11,6 +11,7 @@
 #include "opt/opt.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
+#include "heap/pool.h"
 #include "heap/heap.h"
 #include "heap/meta.h"
 #include "unit.h"
@@ -233,9 +234,9 @@ TEST(nothing_is_read_behind_the_last_magazine) {
     struct random random = random_start(27, 0);
     for (unsigned round = 0; round < 40; round++) {
         unsigned c = 10 + round % 10;
-        struct magazine *other = depot_new_magazine();
-        depot_return_magazine(last);
-        depot_return_magazine(other); /* A gets `other`, F gets `last` */
+        struct magazine *other = pool_take();
+        pool_put(last);
+        pool_put(other); /* A gets `other`, F gets `last` */
         for (unsigned step = 0; step < 2000; step++) {
             unsigned count = live[c].count;
             if (count < 60 && random_below(&random, 2) == 0) {
@@ -249,7 +250,7 @@ TEST(nothing_is_read_behind_the_last_magazine) {
         depot_drain_all();
         struct magazine *pooled; /* find `last` in the pool again */
         do {
-            pooled = depot_new_magazine();
+            pooled = pool_take();
         } while (pooled != last);
     }
 }

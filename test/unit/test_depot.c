@@ -4,6 +4,7 @@
  * that waits goes back when asked.
  */
 #include "heap/depot.h"
+#include "heap/pool.h"
 
 #include "heap/arena.h"
 #include "heap/classmap.h"
@@ -23,7 +24,7 @@ enum { CLASS = 4, MANY = 20 };
 
 /* A magazine with `count` objects of the class in its first slots, as a cache hands it over. */
 static struct magazine *filled(unsigned size_class, unsigned count) {
-    struct magazine *magazine = depot_new_magazine();
+    struct magazine *magazine = pool_take();
     check(magazine != NULL);
     check_eq((uintptr_t)magazine % MAGAZINE_BYTES, 0);
     check_eq(bin_refill(arena_bin(0, size_class), magazine->slots, count, PAGES_MAY_GROW), count);
@@ -33,7 +34,7 @@ static struct magazine *filled(unsigned size_class, unsigned count) {
 /* The magazine goes to the pool: the heap misses none that it is asked to verify. */
 static void put(unsigned size_class, struct magazine *magazine, unsigned count) {
     depot_put(0, size_class, magazine->slots, count);
-    depot_return_magazine(magazine);
+    pool_put(magazine);
 }
 
 static size_t nout(unsigned size_class) {
@@ -47,7 +48,7 @@ TEST(objects_put_in_come_out_last_first) {
     put(CLASS, magazine, 40);
     check_eq(depot_count(CLASS), 40);
     heap_verify();
-    magazine = depot_new_magazine();
+    magazine = pool_take();
     for (unsigned i = 0; i < 40; i++) {
         check(depot_holds(CLASS, objects[i]));
         check(!depot_holds(CLASS + 1, objects[i]));
@@ -59,7 +60,7 @@ TEST(objects_put_in_come_out_last_first) {
     check_eq(depot_take(0, CLASS, magazine->slots + 15, 10), 10);
     check(memcmp(magazine->slots, objects + 25, 15 * sizeof(void *)) == 0);
     check(memcmp(magazine->slots + 15, objects + 15, 10 * sizeof(void *)) == 0);
-    struct magazine *second = depot_new_magazine();
+    struct magazine *second = pool_take();
     check_eq(depot_take(0, CLASS, second->slots, MAGAZINE_MOST), 15);
     check(memcmp(second->slots, objects, 15 * sizeof(void *)) == 0);
     check_eq(depot_count(CLASS), 0);
@@ -67,7 +68,7 @@ TEST(objects_put_in_come_out_last_first) {
 }
 
 TEST(putting_nothing_changes_nothing) {
-    struct magazine *magazine = depot_new_magazine();
+    struct magazine *magazine = pool_take();
     depot_put(0, CLASS, magazine->slots, 0);
     check_eq(depot_count(CLASS), 0);
 }
@@ -124,7 +125,7 @@ static void mark_all(struct magazine *magazine, unsigned count, long change) {
 
 TEST(random_puts_and_takes_lose_and_double_nothing) {
     struct random random = random_start(24, 0);
-    struct magazine *hand = depot_new_magazine(); /* what the test holds, never above half */
+    struct magazine *hand = pool_take(); /* what the test holds, never above half */
     unsigned held = 0;
     size_t waiting = 0;
     opt.depot_bytes = 1 << 30;
@@ -166,7 +167,7 @@ TEST(random_puts_and_takes_lose_and_double_nothing) {
         check_eq(nout(CLASS), waiting + held);
     }
     bin_drain(CLASS, hand->slots, held);
-    depot_return_magazine(hand);
+    pool_put(hand);
     heap_verify();
     depot_drain_all();
     check_eq(nout(CLASS), 0);
@@ -178,7 +179,7 @@ TEST(objects_beyond_the_budget_go_back_to_their_slabs) {
     opt.depot_bytes = 0;
     struct magazine *magazine = filled(CLASS, 50);
     depot_put(0, CLASS, magazine->slots, 50);
-    depot_return_magazine(magazine);
+    pool_put(magazine);
     check_eq(depot_count(CLASS), 0);
     check_eq(nout(CLASS), 0);
     opt.depot_bytes = 100 * size_classes[CLASS].size;
@@ -208,7 +209,7 @@ TEST(budget_is_one_for_all_classes) {
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
         check_eq(depot_count(c), 0);
     }
-    struct magazine *asked = depot_new_magazine();
+    struct magazine *asked = pool_take();
     for (unsigned i = 0; i < 1000; i++) {
         check_eq(depot_take(0, CLASS, asked->slots, MAGAZINE_MOST), 0);
     }
@@ -246,7 +247,7 @@ TEST(tick_leaves_what_was_needed_since_the_last_one) {
     }
     depot_tick();
     for (unsigned i = 0; i < 5; i++) {
-        taken[i] = depot_new_magazine();
+        taken[i] = pool_take();
         check_eq(depot_take(0, CLASS, taken[i]->slots, MAGAZINE_MOST), MAGAZINE_MOST);
     }
     for (unsigned i = 0; i < 5; i++) {
@@ -268,12 +269,12 @@ static void put_bytes(unsigned size_class, size_t bytes) {
 }
 
 static void ask_for_bytes(unsigned size_class, size_t bytes) {
-    struct magazine *magazine = depot_new_magazine();
+    struct magazine *magazine = pool_take();
     for (size_t done = 0; done < bytes; done += MAGAZINE_MOST * size_classes[size_class].size) {
         unsigned got = depot_take(0, size_class, magazine->slots, MAGAZINE_MOST);
         bin_drain(size_class, magazine->slots, got);
     }
-    depot_return_magazine(magazine);
+    pool_put(magazine);
 }
 
 /* filled() takes from the slabs and does not ask the depots, so all that is put is surplus. */
@@ -325,10 +326,10 @@ TEST(draining_all_gives_empty_slabs_back) {
 }
 
 TEST(returned_magazines_are_used_again) {
-    struct magazine *first = depot_new_magazine();
-    depot_return_magazine(first);
-    check_eq(depot_new_magazine(), first);
-    struct magazine *second = depot_new_magazine();
+    struct magazine *first = pool_take();
+    pool_put(first);
+    check_eq(pool_take(), first);
+    struct magazine *second = pool_take();
     check(second != first && second != NULL);
 }
 
@@ -336,7 +337,7 @@ static void *exchange(void *unused) {
     (void)unused;
     static _Atomic unsigned stream;
     struct random random = random_start(25, stream++);
-    struct magazine *magazine = depot_new_magazine();
+    struct magazine *magazine = pool_take();
     unsigned held = 0;
     for (unsigned step = 0; step < 5000; step++) {
         if (held == 0) {
@@ -355,7 +356,7 @@ static void *exchange(void *unused) {
         depot_put(0, CLASS, magazine->slots, held);
         held = 0;
     }
-    depot_return_magazine(magazine);
+    pool_put(magazine);
     return NULL;
 }
 

@@ -12,6 +12,7 @@
 #include "heap/cache.h"
 #include "heap/classmap.h"
 #include "heap/depot.h"
+#include "heap/pool.h"
 #include "heap/emergency.h"
 #include "heap/heap.h"
 #include "heap/large.h"
@@ -64,8 +65,8 @@ static struct magazine *new_waiting(unsigned count) {
     void *objects[MAGAZINE_MOST];
     check_eq(bin_refill(arena_bin(0, CLASS), objects, count, PAGES_MAY_GROW), count);
     depot_drain_all();
-    struct magazine *magazine = depot_new_magazine();
-    depot_return_magazine(magazine);
+    struct magazine *magazine = pool_take();
+    pool_put(magazine);
     depot_put(0, CLASS, objects, count);
     check_eq(depot_count(CLASS), count);
     check_eq(magazine->slots[0], objects[0]);
@@ -248,7 +249,7 @@ TEST(wrong_stash_is_found) {
 /* ---------------------------------------------------------------- magazines and books */
 
 static void lose_magazine_of_pool(void) {
-    check(depot_new_magazine() != NULL);
+    check(pool_take() != NULL);
 }
 
 static void lose_magazine_of_depot(void) {
@@ -265,7 +266,7 @@ static void lose_magazine_of_depot(void) {
 }
 
 static void use_magazine_twice(void) {
-    depot_return_magazine(magazine_of_take(rec()->take));
+    pool_put(magazine_of_take(rec()->take));
 }
 
 TEST(lost_magazine_is_found) {
