@@ -24,7 +24,9 @@ TEST_SETUP(require_tally);
 enum { THREADS = 64, LARGEST_CACHED = 16384, BATCH = 24, KEPT = 50 };
 enum { FEW_CALLS = 20, FEW_SIZES = 5, MOST_DIRTY_KIB = 256 };
 /* What a process of one thread may cache: little, so that what the threads left stands out. */
-const char *malloc_conf = "thread_cache_bytes:131072,depot_bytes:1048576,narenas:2";
+/* Nobody else empties the caches of threads that stand still, or is about to when the process forks. */
+const char *malloc_conf = "thread_cache_bytes:131072,depot_bytes:1048576,narenas:2,"
+                          "background_thread:false";
 enum { OWN_SHARE = (128 << 10) + 2 * (1 << 20) }; /* the depots of two arenas */
 enum { WORK_AT_ONCE = 20000, MOST_WORK = 300 };
 
