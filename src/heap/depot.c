@@ -167,6 +167,9 @@ static inline void account(struct depots *depots, unsigned size_class, size_t ch
 static COLD void repair(struct depots *depots, struct depot *depot) {
     assert(lock_is_mine(&depot->lock));
     size_t count = 0;
+    while (depot->waiting != NULL && waiting_count(depot->waiting) == 0) {
+        depot->waiting = waiting_next(depot->waiting); /* It had just been emptied. */
+    }
     for (struct magazine *m = depot->waiting; m != NULL; m = waiting_next(m)) {
         count += waiting_count(m);
     }
