@@ -49,7 +49,7 @@ static struct {
     /* The slab that may be busy; for a child of fork. */
     struct bin *bin;
     struct span *slab;
-    uintptr_t base;
+    size_t unit; /* where it begins; as an address it would keep its first object from being lost */
 } g = {.lock = LOCK_OF_RANK(RANK_RECLAIM)};
 
 _Atomic bool reclaim_is_asked;
@@ -65,7 +65,7 @@ void reclaim_ask(void) {
 static COLD void repair(void) {
     assert(lock_is_mine(&g.lock));
     if (g.slab != NULL) {
-        bin_end_purge(g.bin, g.slab, g.base, false);
+        bin_end_purge(g.bin, g.slab, g.unit * UNIT_BYTES, false);
     }
     g.slab = NULL;
 }
@@ -96,7 +96,7 @@ static bool purge_slab(struct bin *bin, struct span *slab, uintptr_t base, bool 
                        size_t *bytes) {
     assert(lock_is_mine(&g.lock));
     g.bin = bin;
-    g.base = base;
+    g.unit = base / UNIT_BYTES;
     g.slab = slab;
     bool is_done = true;
     uint32_t sheets = bin_begin_purge(bin, slab, base, is_aged);
