@@ -516,7 +516,8 @@ uint64_t heap_tick(void) {
     static _Atomic bool bins_are_trimmed;
     uint64_t look_ms = sleepers_tick();
     thread_flush_left();
-    bool some_wait = depot_tick() | shelf_tick();
+    bool some_wait = depot_tick();
+    some_wait |= shelf_tick();
     uint64_t wait_ms = pages_tick();
     if (wait_ms != UINT64_MAX) {
         bins_are_trimmed = false;

@@ -157,10 +157,11 @@ void large_zero(const struct span *span, size_t bytes) {
 
 /* ---------------------------------------------------------------- giving back */
 
-/* False when somebody else was first. */
+/* False when somebody else was first, or it is the span of a slab, which is not written to. */
 bool large_claim(struct span *span) {
     uint8_t expected = SPAN_LARGE;
-    return __atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
+    return __atomic_load_n(&span->kind, __ATOMIC_RELAXED) == expected &&
+           __atomic_compare_exchange_n(&span->kind, &expected, SPAN_NONE, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
 
@@ -221,7 +222,8 @@ void large_move_over(struct span *span, unsigned arena) {
     assert(!((span->arena | arena) & ARENA_HOOKED) && span->arena != arena);
     count_free(span->arena, span->bytes);
     arena_add_units(arena, units_for(span->bytes));
-    span->arena = (uint16_t)arena;
+    /* Atomic: a pass that looks for slabs (reclaim.c) reads it. */
+    __atomic_store_n(&span->arena, (uint16_t)arena, __ATOMIC_RELAXED);
 }
 
 /* ---------------------------------------------------------------- resizing in place */

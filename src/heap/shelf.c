@@ -40,11 +40,16 @@ static struct span *empty_slot(struct shelf *shelf, unsigned i) {
     return atomic_exchange_explicit(&shelf->slot[i], NULL, memory_order_acquire);
 }
 
+/* Others read the notes, to count. */
+static void write_note(struct shelf *shelf, unsigned i, unsigned units) {
+    __atomic_store_n(&shelf->units[i], (uint8_t)units, __ATOMIC_RELAXED);
+}
+
 /* The owner's note of a slot is no longer true. */
 static void clear_note(struct shelf *shelf, unsigned i) {
     assert(shelf->held >= shelf->units[i]);
     shelf->held -= shelf->units[i];
-    shelf->units[i] = 0;
+    write_note(shelf, i, 0);
 }
 
 static void give_back(struct span *span) {
@@ -150,7 +155,7 @@ bool shelf_put(struct span *span) {
     unsigned slot = make_room(shelf, units);
     count_given(thread, span);
     __atomic_store_n(&span->kind, SPAN_SHELVED, __ATOMIC_RELAXED);
-    shelf->units[slot] = (uint8_t)units;
+    write_note(shelf, slot, units);
     shelf->held += (uint16_t)units;
     shelf->last = (uint8_t)slot;
     count_add(&shelf->uses, 1);
@@ -203,12 +208,12 @@ bool shelf_is_empty(const struct shelf *shelf) {
 /* A block that is put there at this very moment may be missed, until the next one. */
 static bool tick(struct shelf *shelf) {
     uint64_t uses = count_read(&shelf->uses);
-    if (uses == shelf->uses_seen) {
+    if (uses == count_read(&shelf->uses_seen)) {
         atomic_store_explicit(&shelf->is_watched, false, memory_order_relaxed);
         empty(shelf);
         return false;
     }
-    shelf->uses_seen = uses;
+    count_set(&shelf->uses_seen, uses);
     return true;
 }
 
@@ -222,12 +227,13 @@ bool shelf_tick(void) {
 
 /* ---------------------------------------------------------------- counting, verifying */
 
-/* Acquire for the span; one that leaves meanwhile still has a size. */
+/* By the notes: a block may leave its slot at any moment, and its span then is somebody else's. */
 static size_t units_in(const struct shelf *shelf) {
     size_t units = 0;
     for (unsigned i = 0; i < SHELF_SLOTS; i++) {
-        const struct span *span = atomic_load_explicit(&shelf->slot[i], memory_order_acquire);
-        units += span != NULL ? large_units(__atomic_load_n(&span->bytes, __ATOMIC_RELAXED)) : 0;
+        if (atomic_load_explicit(&shelf->slot[i], memory_order_relaxed) != NULL) {
+            units += __atomic_load_n(&shelf->units[i], __ATOMIC_RELAXED);
+        }
     }
     return units;
 }

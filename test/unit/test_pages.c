@@ -58,7 +58,7 @@ static bool reads_as_zeros(uintptr_t base, size_t bytes) {
 
 /* As an owner does: the kind is set after the take, and reset before units are given back. */
 static struct held take(size_t units, size_t alignment, enum pages_growth growth) {
-    static uint64_t marks;
+    static _Atomic uint64_t marks;
     bool zeroed = false;
     struct held held = {pages_take(units, alignment, growth, &zeroed), units, ++marks << 32};
     if (held.span != NULL) {
