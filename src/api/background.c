@@ -33,6 +33,7 @@
 
 #include "api/life.h"
 #include "base/os.h"
+#include "base/os_confined.h"
 #include "base/own.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
@@ -104,7 +105,9 @@ static void sleep_until_rung(uint32_t seen, uint64_t most_ms) {
 static void *run(void *unused) {
     (void)unused;
     thread_enroll();
-    pthread_setname_np(pthread_self(), "tally");
+    if (!os_is_confined()) { /* It may have become so since the thread was asked for. */
+        pthread_setname_np(pthread_self(), "tally");
+    }
     own_enroll();
     dirty_has_background = true;
     triggers_set_thread(true);
@@ -184,9 +187,13 @@ bool background_make_thread(void *(*body)(void *)) {
     return made;
 }
 
+static bool may_make_thread(void) {
+    return !os_facts.no_new_privileges && !os_is_confined();
+}
+
 static void start(void) {
     uint32_t none = NONE;
-    if (os_now_ms() < g.not_before_ms || os_facts.no_new_privileges ||
+    if (os_now_ms() < g.not_before_ms || !may_make_thread() ||
         !atomic_compare_exchange_strong(&g.state, &none, STARTING)) {
         return;
     }
@@ -247,7 +254,7 @@ static void stop(void) {
 }
 
 static bool set(bool on) {
-    if (on && os_facts.no_new_privileges) {
+    if (on && !may_make_thread()) {
         return false;
     }
     g.is_asked = on;

@@ -29,7 +29,7 @@
 #include "base/log.h"
 #include "opt/opt.h"
 #include "base/os.h"
-#include "base/os_shared.h"
+#include "base/os_confined.h"
 #include "base/own.h"
 #include "control/control.h"
 #include "cpu/cpu.h"
@@ -117,12 +117,6 @@ size_t life_thread_count(void) {
 
 /* ---------------------------------------------------------------- start and end */
 
-/* A filter of system calls that the program has installed may kill it for a call that the filter
- * does not know.  Removing a socket's name and writing a last snapshot are not worth that. */
-static bool may_call_kernel(void) {
-    return os_facts.confined || !os_is_confined();
-}
-
 static void end_cpu_profile(void) {
     if (life_enter()) {
         cpu_file_exit();
@@ -131,7 +125,8 @@ static void end_cpu_profile(void) {
 }
 
 void life_process_ends(void) {
-    bool is_free = !(socket_is_open() || recorder_is_on()) || may_call_kernel();
+    /* Removing a socket's name and writing a last snapshot are not worth being killed for. */
+    bool is_free = !(socket_is_open() || recorder_is_on()) || os_may_ask_kernel();
     if (is_free) {
         listener_stop();
     }

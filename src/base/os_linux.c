@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/hash.h"
 #include "base/os_call.h"
+#include "base/os_confined.h"
 #include "base/os_shared.h"
 
 struct os_facts os_facts;
@@ -148,7 +149,7 @@ void os_init(void) {
     os_facts.secure = getauxval(AT_SECURE) != 0;
     os_facts.must_be_silent = !os_inode_of(2, &os_facts.error_device, &os_facts.error_inode);
     os_facts.no_new_privileges = raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1;
-    os_facts.confined = os_facts.no_new_privileges && os_is_confined();
+    os_facts.confined = os_facts.no_new_privileges && os_ask_confined();
     os_facts.address_space_limited = os_address_space_is_limited();
     os_facts.cpus = count_cpus();
     find_fast_clock();

@@ -9,9 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/seccomp.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -46,11 +44,6 @@ bool os_inode_of(int fd, uint64_t *device, uint64_t *inode) {
     *device = facts.st_dev;
     *inode = facts.st_ino;
     return true;
-}
-
-bool os_is_confined(void) {
-    return raw_call(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0, 0) == 1 &&
-           raw_call(SYS_prctl, PR_GET_SECCOMP, 0, 0, 0, 0, 0) != SECCOMP_MODE_DISABLED;
 }
 
 /* Some systems allow only what cannot be executed, and older kernels do not know how to say that. */

@@ -32,12 +32,6 @@ void os_shared_leave(struct os_shared *shared);
  * it, but never below 3.  The new number, or -errno with the descriptor closed; a copy leaves it open. */
 int os_copy_high(int fd);
 int os_move_high(int fd);
-/* The same, but the first one stays open. */
-int os_copy_high(int fd);
 
 /* What a descriptor leads to; false where it is not open. */
 bool os_inode_of(int fd, uint64_t *device, uint64_t *inode);
-
-/* May an unexpected system call end the process?  It may behind a filter that the process cannot get rid of, and
- * perhaps has set itself. */
-bool os_is_confined(void);

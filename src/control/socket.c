@@ -24,6 +24,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_confined.h"
 #include "base/os_shared.h"
 #include "base/os_socket.h"
 #include "contract/stats_page.h"

@@ -30,6 +30,7 @@
 #include "base/attention.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/os_confined.h"
 #include "base/os_shared.h"
 #include "contract/stats_page.h"
 #include "control/control.h"

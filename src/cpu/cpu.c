@@ -25,7 +25,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "base/os_shared.h"
+#include "base/os_confined.h"
 #include "base/os_timer.h"
 #include "base/own.h"
 #include "base/trie.h"
@@ -228,15 +228,10 @@ static void look_at_code(void) {
     g.met_unknown = false;
 }
 
-/* A filter of system calls that the program has set may end it for one that the filter does not know; then the
- * set of sampled threads stays as it is. */
-bool writer_may_ask(void) {
-    return os_facts.confined || !os_is_confined();
-}
-
+/* In a program that has confined itself the set of sampled threads stays as it is. */
 static void look_around(void) {
     uint64_t now_ms = os_now_ms();
-    if (!writer_may_ask()) {
+    if (!os_may_ask_kernel()) {
         return;
     }
     scan(now_ms);
@@ -249,7 +244,7 @@ static void look_around(void) {
  * them. */
 static void look_at_signal(void) {
     struct sigaction action;
-    if (cpu_is_on() && writer_may_ask() && sigaction(g.signal, NULL, &action) == 0 &&
+    if (cpu_is_on() && os_may_ask_kernel() && sigaction(g.signal, NULL, &action) == 0 &&
         !is_ours(&action)) {
         log_line("the program has taken signal %d: the CPU profile ends here", g.signal);
         (void)cpu_end();
@@ -600,7 +595,7 @@ void cpu_reset(void) {
 /* ---------------------------------------------------------------- the process */
 
 STARTUP void cpu_thread_begins(void) {
-    if (cpu_is_on() && writer_may_ask()) {
+    if (cpu_is_on() && os_may_ask_kernel()) {
         enter();
         if (cpu_is_on() && g.has_thread_timers) {
             threads_join(os_thread_id());
@@ -611,7 +606,7 @@ STARTUP void cpu_thread_begins(void) {
 
 void cpu_thread_ends(void) {
     char name[16];
-    if (!cpu_is_on() || !writer_may_ask()) {
+    if (!cpu_is_on() || !os_may_ask_kernel()) {
         return;
     }
     os_thread_name(name);

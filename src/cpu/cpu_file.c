@@ -19,6 +19,7 @@
 #include "base/fmt.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_confined.h"
 #include "base/os_timer.h"
 #include "base/own.h"
 #include "cpu/writer.h"
@@ -252,7 +253,7 @@ bool cpu_end(void) {
 /* A start by the signal that is under way is waited for, too. */
 void cpu_file_exit(void) {
     g.is_over = true;
-    if ((g.is_on || g.is_busy) && writer_may_ask() && enter(EXIT_MS)) {
+    if ((g.is_on || g.is_busy) && os_may_ask_kernel() && enter(EXIT_MS)) {
         stop_alone();
         leave();
     }
@@ -398,7 +399,7 @@ bool cpu_file_tick(void) {
     if ((!is_toggled() && !is_due) || !try_to_enter()) {
         return is_toggled();
     }
-    if (!writer_may_ask()) {
+    if (!os_may_ask_kernel()) {
         g.flush_ms = UINT64_MAX;
         g.toggles_done = g.toggles;
     } else if (is_toggled()) {

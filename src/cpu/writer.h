@@ -17,9 +17,6 @@ void writer_ring(void);
 /* The writer does this now and then, with no lock held.  True if something is left to do soon. */
 bool cpu_file_tick(void);
 
-/* May we make system calls that the program does not make itself? */
-bool writer_may_ask(void);
-
 /* Counts what handlers have left until now. */
 void writer_count(void);
 

@@ -51,7 +51,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "base/os_shared.h"
+#include "base/os_confined.h"
 #include "base/os_sleep.h"
 #include "base/os_timer.h"
 #include "heap/cache.h"
@@ -79,7 +79,7 @@ enum { IS_POSSIBLE = 1 };
 static _Atomic bool is_hopeless;
 
 static bool may_look(void) {
-    return IS_POSSIBLE && !is_hopeless && (os_facts.confined || !os_is_confined());
+    return IS_POSSIBLE && !is_hopeless && os_may_ask_kernel();
 }
 
 static bool has_owner(const struct thread *thread) {

@@ -30,6 +30,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_confined.h"
 #include "base/os_threads.h"
 #include "heap/arena.h"
 #include "heap/cache.h"
@@ -265,7 +266,7 @@ static struct thread *new_heap(unsigned arena) {
 /* Release: who sees that there is an owner finds it. */
 static void set_owner(struct thread *thread, struct tls *owner) {
     thread->owner = owner;
-    thread->number = owner != NULL ? os_thread_id() : 0;
+    thread->number = owner != NULL && os_may_ask_kernel() ? os_thread_id() : 0;
     __atomic_store_n(&thread->generation, owner != NULL ? lock_generation() : 0, __ATOMIC_RELEASE);
 }
 

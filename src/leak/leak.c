@@ -30,7 +30,7 @@
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/os.h"
-#include "base/os_shared.h"
+#include "base/os_confined.h"
 #include "base/os_threads.h"
 #include "base/own.h"
 #include "heap/heap.h"
@@ -506,7 +506,7 @@ static bool check_twice(const struct leak_wish *wish, struct leak_result **resul
 
 /* A filter of system calls may end the program for one that it does not know of. */
 static bool is_confined(struct leak_result **result) {
-    if (os_facts.confined || !os_is_confined()) {
+    if (os_may_ask_kernel()) {
         return false;
     }
     struct shared *shared = os_map_shared(sizeof(*shared));

@@ -19,7 +19,7 @@
 
 #include "base/hash.h"
 #include "base/os.h"
-#include "base/os_shared.h"
+#include "base/os_confined.h"
 #include "base/os_timer.h"
 #include "out/maps.h"
 #include "stack/rules.h"
@@ -240,7 +240,7 @@ struct entry {
 bool code_copy(struct code_room *room, void *to, uintptr_t from, size_t bytes) {
     if (!room->is_asked) {
         room->is_asked = true;
-        room->is_careful = os_facts.confined || os_is_confined();
+        room->is_careful = os_is_confined();
     }
     return os_copy(to, from, bytes, room->is_careful);
 }

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <tally/tally.h>
 #include <unistd.h>
@@ -86,6 +87,7 @@ union callable {
     int (*unmap)(void *, size_t);
     void *(*remap)(void *, size_t, size_t, int, ...);
     void *(*move_break)(intptr_t);
+    int (*control)(int, ...);
 };
 
 static bool good_block(void *p, size_t alignment) {
@@ -477,6 +479,13 @@ static bool as_break(union callable f) {
     return good_break(f);
 }
 
+/* int f(int, ...) */
+static bool as_control(union callable f) {
+    char name[16] = "";
+    return f.control(PR_GET_NAME, name) == 0 && name[0] != 0 && f.control(-1, 0) == -1 &&
+           errno == EINVAL;
+}
+
 /* unsigned long long f(void), not 0 */
 static bool as_moment(union callable f) {
     return f.moment() != 0;
@@ -709,6 +718,7 @@ static const struct row {
     {"munmap", as_unmap},
     {"mremap", as_remap},
     {"sbrk", as_break},
+    {"prctl", as_control},
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -11,8 +11,8 @@
  * that the library reads by a system call of its own jumps back to zero and stands; a namespace of
  * time moves it a day ahead.
  *
- * The program starts itself again for each test, with background_thread:false: making a thread is
- * the one call that such a program has to forbid the library.
+ * The program starts itself again for each test.  No thread of the library's own is made once the
+ * program confines itself; one that is there goes on, and must be content with the same calls.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -35,6 +35,8 @@
 #include <unistd.h>
 
 #include "test.h"
+
+int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
 TEST_SETUP(require_tally);
 
@@ -199,6 +201,39 @@ static uint64_t clock_now(void) {
     return (uint64_t)now.tv_sec;
 }
 
+static size_t count_background_threads(void) {
+    uint64_t epoch = 1;
+    size_t number = 0, length = sizeof number;
+    expect(mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) == 0);
+    expect(mallctl("stats.background_thread.num_threads", &number, &length, NULL, 0) == 0);
+    return number;
+}
+
+/* With the background thread there, which goes on ticking behind the filter: for longer than pages
+ * decay and sleeping threads are left alone. */
+static int under_filter_with_background(void) {
+    enum { TICKED_SECONDS = 3, GROWN = 40 << 20 };
+    pthread_t thread;
+    pthread_barrier_init(&gate, NULL, THREADS + 1);
+    pthread_barrier_init(&never, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++) {
+        expect(pthread_create(&thread, NULL, work_behind_gate, NULL) == 0);
+    }
+    work();
+    void *grown = calloc(1, GROWN);
+    expect(grown != NULL);
+    free(grown);
+    expect(count_background_threads() == 1);
+    pthread_barrier_wait(&gate);
+    INSTALL(kill_filter);
+    pthread_barrier_wait(&gate);
+    pthread_barrier_wait(&gate);
+    for (uint64_t end = clock_now() + TICKED_SECONDS; clock_now() < end;) {
+        work();
+    }
+    return atomic_load(&finished) == THREADS ? 0 : BROKEN;
+}
+
 static int clock_goes_back_and_stands(void) {
     work();
     INSTALL(lying_clock);
@@ -244,6 +279,7 @@ static const struct part {
     {"--filter", under_filter},
     {"--forbidden", forbidden_call},
     {"--threads", under_filter_with_threads},
+    {"--background", under_filter_with_background},
     {"--back", clock_goes_back_and_stands},
     {"--ahead", clock_jumps_ahead},
 };
@@ -258,7 +294,10 @@ __attribute__((constructor)) static void begin(int argc, char **argv) {
 
 /* Returns the wait status of this program, started again in a part. */
 static int play(const char *part) {
-    char *environment[] = {(char *)(uintptr_t) "TALLY_CONF=background_thread:false", NULL};
+    bool has_background = strcmp(part, "--background") == 0;
+    char *environment[] = {
+        (char *)(uintptr_t)(has_background ? "TALLY_CONF=" : "TALLY_CONF=background_thread:false"),
+        NULL};
     int status = -1;
     pid_t pid = fork();
     if (pid == 0) {
@@ -288,6 +327,10 @@ TEST(a_heavy_load_needs_only_the_published_system_calls) {
 
 TEST(threads_made_before_the_filter_need_no_more) {
     check_eq(play("--threads"), 0);
+}
+
+TEST(background_thread_made_before_the_filter_needs_no_more) {
+    check_eq(play("--background"), 0);
 }
 
 TEST(a_clock_that_goes_back_and_stands_does_no_harm) {
