@@ -140,8 +140,9 @@ TEST(by_time_a_slab_gives_at_the_second_look) {
     size_t before = slab_untouched_bytes();
     check(reclaim_tick() != UINT64_MAX);
     check_eq(slab_untouched_bytes(), before);
+    _Atomic uint32_t never_rung = 0;
     while (reclaim_tick() != UINT64_MAX) {
-        os_wait_ms(&(_Atomic uint32_t){0}, 0, 2);
+        os_wait_ms(&never_rung, 0, 2);
     }
     check(slab_untouched_bytes() - before > HEAP_BYTES / 4);
     heap_verify();
