@@ -298,13 +298,13 @@ static unsigned drain_into(struct bin *bin, const struct size_class sc, void **s
                            unsigned count) {
     assert(lock_is_mine(&bin->lock));
     uint32_t owner =
-        slab_owner(classmap_span_sharing((uintptr_t)slots[0] & ~(uintptr_t)sc.slab_mask));
+        span_owner(classmap_span_sharing((uintptr_t)slots[0] & ~(uintptr_t)sc.slab_mask));
     unsigned done = 0;
     for (; done < count; done++) {
         uintptr_t object = (uintptr_t)slots[done];
         uint32_t offset = (uint32_t)object & sc.slab_mask;
         struct span *slab = classmap_span_sharing(object - offset);
-        if (UNLIKELY(slab_owner(slab) != owner || slab->base != object - offset)) {
+        if (UNLIKELY(span_owner(slab) != owner || slab->base != object - offset)) {
             break;
         }
         uint32_t index = size_class_index(&sc, offset);
@@ -389,9 +389,8 @@ static unsigned free_live(struct span *slab) {
 /* The bin is locked: is this still its slab at `base`?  If not, its owner may be writing to it. */
 static bool is_slab_of(const struct bin *bin, const struct span *slab, uintptr_t base) {
     assert(lock_is_mine(&bin->lock));
-    return __atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) == SPAN_SLAB &&
-           __atomic_load_n(&slab->size_class, __ATOMIC_RELAXED) == bin->size_class &&
-           __atomic_load_n(&slab->arena, __ATOMIC_RELAXED) == bin->arena && slab->base == base;
+    const struct span own = {.arena = bin->arena, .size_class = bin->size_class, .kind = SPAN_SLAB};
+    return span_owner(slab) == own.owner && slab->base == base;
 }
 
 void bin_reset_slab(struct bin *bin, struct span *slab, uintptr_t base) {

@@ -81,8 +81,10 @@ struct span *chunk_fresh_span(struct chunk *chunk, unsigned unit) {
     if (unit == 0) {
         chunk->continues = 0;
     }
-    memset(span, 0, offsetof(struct span, bits));
     span->base = chunk->base + (uintptr_t)unit * UNIT_BYTES;
+    span->id = 0;
+    __atomic_store_n(&span->owner, 0, __ATOMIC_RELAXED); /* Somebody may look: span_owner. */
+    memset(&span->uncarved, 0, offsetof(struct span, bits) - offsetof(struct span, uncarved));
     return span;
 }
 

@@ -60,9 +60,14 @@ struct span {
         };
         uint32_t id; /* large: for the layer above; 0: none (track.h) */
     };
-    uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED or ARENA_TRACKED */
-    uint8_t size_class; /* slab */
-    uint8_t kind;       /* enum span_kind; arena, class and kind are compared as one word */
+    union {
+        struct {
+            uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED or ARENA_TRACKED */
+            uint8_t size_class; /* slab */
+            uint8_t kind;       /* enum span_kind; written last */
+        };
+        uint32_t owner; /* all three as one word, for those who do not own it (span_owner) */
+    };
     union {
         struct {
             uint32_t uncarved;   /* slab: sheets whose objects are not carved (slab.c) */
@@ -83,6 +88,15 @@ struct span {
     uint64_t bits[MOST_OBJECTS / 64]; /* slab: 1 = free */
     struct pairing_node node;         /* slab: in its bin, by address */
 };
+
+/*
+ * Whose it is, asked by somebody who may be late: then the span is made anew meanwhile, for another
+ * owner.  One word, so that no answer is put together from two owners.  Acquire: what the owner wrote
+ * before it said what the span is.
+ */
+static inline uint32_t span_owner(const struct span *span) {
+    return __atomic_load_n(&span->owner, __ATOMIC_ACQUIRE);
+}
 
 /* Does the program, or a bin, have it? */
 static inline bool span_is_owned(const struct span *span) {

@@ -117,7 +117,7 @@ void *large_alloc(size_t bytes, size_t alignment, enum pages_growth growth, bool
         return NULL;
     }
     span->bytes = usable;
-    span->arena = (uint16_t)arena;
+    __atomic_store_n(&span->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     assert(span->kind == SPAN_NONE && span->base % alignment == 0);
     assert(usable <= units * UNIT_BYTES && units * UNIT_BYTES < usable + UNIT_BYTES);
     /* Release: whoever gets the pointer and frees it finds the span complete. */
@@ -370,7 +370,7 @@ void *large_move(struct span *span, size_t bytes, enum pages_growth growth) {
         return NULL;
     }
     target->bytes = usable;
-    target->arena = span->arena;
+    __atomic_store_n(&target->arena, span->arena, __ATOMIC_RELAXED);
     target->id = span->id;
     target->moved_pieces = (uint32_t)way.moved;
     __atomic_store_n(&target->kind, SPAN_LARGE, __ATOMIC_RELEASE);

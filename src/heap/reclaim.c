@@ -128,14 +128,13 @@ struct pass {
 static bool collect(struct span *span, void *context) {
     struct pass *pass = context;
     assert(pages_is_mine() && pass->count < CHUNK_UNITS);
-    /* Acquire: what its owner wrote before.  He may destroy it now: bin_begin_purge asks again. */
-    uint8_t kind = __atomic_load_n(&span->kind, __ATOMIC_ACQUIRE);
-    unsigned arena = __atomic_load_n(&span->arena, __ATOMIC_RELAXED);
-    if (kind != SPAN_SLAB || arena & ARENA_HOOKED ||
-        (pass->arena != RECLAIM_ANY_ARENA && (arena & ARENA_INDEX) != pass->arena)) {
+    /* The owner may destroy it now: bin_begin_purge asks again. */
+    const struct span seen = {.owner = span_owner(span)};
+    if (seen.kind != SPAN_SLAB || seen.arena & ARENA_HOOKED ||
+        (pass->arena != RECLAIM_ANY_ARENA && (seen.arena & ARENA_INDEX) != pass->arena)) {
         return false;
     }
-    struct bin *bin = arena_bin(arena, __atomic_load_n(&span->size_class, __ATOMIC_RELAXED));
+    struct bin *bin = arena_bin(seen.arena, seen.size_class);
     if (!pass->is_asked || bin_is_worth_a_look(bin)) {
         pass->found[pass->count].bin = bin;
         pass->found[pass->count].slab = span;

@@ -180,13 +180,14 @@ static void empty(struct shelf *shelf) {
     }
 }
 
-/* The caller owns the heap, or its thread is gone. */
+/* The caller owns the heap, or its thread is gone.  One that a fork ended may have left notes that
+ * do not fit each other, so they are all made anew. */
 void shelf_empty(struct thread *thread) {
     struct shelf *shelf = &thread->shelf;
-    for (unsigned i = 0; shelf->held > 0 && i < SHELF_SLOTS; i++) {
-        drop(shelf, i);
+    empty(shelf);
+    for (unsigned i = 0; i < SHELF_SLOTS; i++) {
+        write_note(shelf, i, 0);
     }
-    empty(shelf); /* A thread that a fork ended may not have come to write its notes. */
     shelf->held = 0;
 }
 

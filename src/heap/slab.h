@@ -80,13 +80,6 @@ static inline bool slab_is_apart(const struct span *slab) {
     return slab->nout < 0;
 }
 
-/* Arena, class and kind of a slab as one word. */
-static inline uint32_t slab_owner(const struct span *slab) {
-    uint32_t owner;
-    __builtin_memcpy(&owner, &slab->arena, sizeof(owner));
-    return owner;
-}
-
 static inline unsigned slab_nfree(const struct span *slab) {
     assert(slab_nout(slab) <= slab->ncarved);
     return slab->ncarved - slab_nout(slab);
