@@ -31,6 +31,7 @@ TABLE="
       test   sqlite3               sqlite3                                     optional
       test   perl                  perl                                        optional
       test   git                   git                                         optional
+      test   php-cli               php                                         optional
       test   libjemalloc-dev       /usr/include/jemalloc/jemalloc.h            optional
       test   google-perftools      google-pprof                                optional
       test   libgoogle-perftools-dev /usr/include/gperftools/tcmalloc.h         optional

@@ -295,6 +295,7 @@ LISTS = (
     ("CLI_SOURCES", "cli/", (".c",)),
     ("LIBGCC_SOURCES", "src/stack/", (".c",)),
     ("FILTER_SOURCES", "src/api/", (".c",)),
+    ("DLOPEN_SOURCES", "src/api/", (".c",)),
     ("UNIT_TESTS CLI_UNIT_TESTS", "test/unit/test_", (".c", ".cc")),
     ("MODEL_TESTS", "test/model/model_", (".c",)),
     ("INSIDE_TESTS STRESS_TESTS", "test/stress/stress_", (".c",)),

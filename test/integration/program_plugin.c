@@ -3,9 +3,8 @@
  * program_plugin.c - a plug-in and its host, for test_replay_programs.sh, which compiles the file twice.
  *
  * As a library (PLUGIN defined) it allocates and frees.  As a program it opens that library with
- * RTLD_DEEPBIND: the library's malloc is then libc's own, whatever was preloaded, and two allocators
- * live in one process.  What each of them frees of its own must work; a block that crosses the
- * border must be told in a sentence.
+ * RTLD_DEEPBIND: the library's malloc would then be libc's own, whatever was preloaded, and a block
+ * that goes from one to the other would end in the wrong heap.
  *
  *      host PLUGIN own       the plug-in and the host use memory, each its own; prints "done"
  *      host PLUGIN crossed   the host frees what the plug-in allocated

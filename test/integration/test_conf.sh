@@ -87,11 +87,11 @@ command -v "$compiler" >/dev/null || skip "there is no C compiler"
 "$compiler" -O1 -fno-builtin -pthread -static -o "$scratch/static" \
     "$here/test/integration/program_conf.c" "$build/libtally.a" ||
     fail "program_conf.c does not link with libtally.a"
-"$compiler" -O1 -fno-builtin -pthread -DUSES_HEADERS -DTALLY_MALLOC_CONF='"zero:tru,zero:true"' \
-    -I"$here/src" -o "$scratch/built" "$here/test/integration/program_conf.c" \
+"$compiler" -O1 -fno-builtin -pthread -DUSES_HEADERS -DTALLY_OVERRIDE=0 \
+    -DTALLY_MALLOC_CONF='"zero:tru,zero:true"' -I"$here/src" -o "$scratch/built" "$here/test/integration/program_conf.c" \
     "$here"/src/opt/opt.c "$here"/src/opt/opt_sources.c "$here"/src/opt/opt_gperftools.c \
-    "$here"/src/opt/opt_heapcheck.c "$here"/src/base/os_linux.c "$here"/src/base/os_shared.c \
-    "$here"/src/base/log.c "$here"/src/base/fmt.c || fail "program_conf.c does not compile"
+    "$here"/src/opt/opt_heapcheck.c "$here"/src/base/os_linux.c "$here"/src/base/os_confined.c \
+    "$here"/src/base/os_shared.c "$here"/src/base/log.c "$here"/src/base/fmt.c || fail "program_conf.c does not compile"
 warning="tally: invalid value 'program' for option 'zero' in malloc_conf is ignored
 tally: invalid value 'variable' for option 'zero' in TALLY_CONF is ignored
 tally: invalid value 'harder' for option 'zero' in malloc_conf_2_conf_harder is ignored"

@@ -88,6 +88,7 @@ union callable {
     void *(*remap)(void *, size_t, size_t, int, ...);
     void *(*move_break)(intptr_t);
     int (*control)(int, ...);
+    void *(*open)(const char *, int);
 };
 
 static bool good_block(void *p, size_t alignment) {
@@ -479,6 +480,11 @@ static bool as_break(union callable f) {
     return good_break(f);
 }
 
+/* void *f(const char *, int) */
+static bool as_open(union callable f) {
+    return f.open(NULL, RTLD_NOW) != NULL && f.open("/nowhere", RTLD_NOW | RTLD_DEEPBIND) == NULL;
+}
+
 /* int f(int, ...) */
 static bool as_control(union callable f) {
     char name[16] = "";
@@ -719,6 +725,7 @@ static const struct row {
     {"mremap", as_remap},
     {"sbrk", as_break},
     {"prctl", as_control},
+    {"dlopen", as_open},
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };

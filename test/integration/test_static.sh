@@ -49,7 +49,9 @@ try "-static, whole archive" -static "$source" -Wl,--whole-archive "$archive" -W
 try "-static, archive first" -static -Wl,-u,malloc "$archive" "$source"
 
 # Every exported function as the first call of a static process. Symbols are looked up in a table
-# made from the list of exports, because there is no loader to ask.
+# made from the list of exports, because there is no loader to ask. dlopen is not in the archive.
+grep -v '^dlopen$' "$exports" >"$scratch/exports"
+exports=$scratch/exports
 {
     sed 's/.*/extern char symbol_&[] __asm__("&");/' "$exports"
     echo '#include <string.h>'
