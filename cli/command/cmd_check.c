@@ -476,6 +476,9 @@ static int run_check(int count, char **words) {
     if (!is_sensible()) {
         return EXIT_USAGE;
     }
+    if (!output_judge(g.output, false)) {
+        return EXIT_OWN_FAILURE;
+    }
     int status = EXIT_BAD_INPUT;
     if (open_subject(words[0], &check.run, &status) &&
         (g.baseline == NULL || open_subject(g.baseline, &check.baseline, &status))) {

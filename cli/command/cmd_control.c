@@ -158,6 +158,16 @@ static bool is_of_process(const struct export_format *format, enum live_kind kin
                : strcmp(format->name, "jemalloc") == 0 || strcmp(format->name, "gperftools") == 0;
 }
 
+/* A file that is there already is found out about before anything is recorded for it. */
+static enum exit_code judge_output(const struct target *target, enum live_kind kind) {
+    const struct export_format *format = choose_format();
+    if (format == NULL) {
+        return EXIT_USAGE;
+    }
+    const char *path = options.path != NULL ? options.path : default_path(target, format, kind);
+    return output_judge(path, false) ? EXIT_DONE : EXIT_OWN_FAILURE;
+}
+
 static enum exit_code save_dump(const struct target *target, enum live_kind kind) {
     struct output output;
     struct symbolize_result names = {.addresses = 0};
@@ -303,14 +313,28 @@ static enum exit_code end_profiles(const struct target *target) {
     return code;
 }
 
-static int run_start(const struct target *target) {
+/* Everything that is known to go wrong later. */
+static enum exit_code judge_start(const struct target *target) {
     if (wants_cpu() && !run_is_cpu_hz(options.cpu_hz)) {
         return EXIT_USAGE;
     }
     if (wants_cpu() && wants_heap() && options.path != NULL) {
         return complain(EXIT_USAGE, "-o names one file, and these are two profiles: leave it out");
     }
-    enum exit_code code = wants_heap() ? start_heap(target) : EXIT_DONE;
+    if (options.for_ns == 0) {
+        return EXIT_DONE;
+    }
+    enum exit_code code =
+        wants_heap() ? judge_output(target, (enum live_kind)options.kind) : EXIT_DONE;
+    return code == EXIT_DONE && wants_cpu() ? judge_output(target, LIVE_CPU) : code;
+}
+
+static int run_start(const struct target *target) {
+    enum exit_code code = judge_start(target);
+    if (code != EXIT_DONE) {
+        return code;
+    }
+    code = wants_heap() ? start_heap(target) : EXIT_DONE;
     if (code == EXIT_DONE && wants_cpu()) {
         code = start_cpu(target);
     }

@@ -154,6 +154,9 @@ static int run_diff(int count, char **words) {
     if (kind->instead != NULL) {
         return (int)complain(EXIT_USAGE, "%s", kind->instead);
     }
+    if (!view_judge_output()) {
+        return EXIT_OWN_FAILURE;
+    }
     int status = EXIT_BAD_INPUT;
     struct profile *all[2] = {0}, *chosen[2] = {0};
     for (int i = 0; i < 2; i++) {

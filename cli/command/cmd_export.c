@@ -94,6 +94,9 @@ static int run(int count, char **words) {
     if (status != EXIT_DONE) {
         return status;
     }
+    if (!output_judge(g.output, g.overwrite)) {
+        return EXIT_OWN_FAILURE;
+    }
     struct profile *profile = select_read(words + first, count - first, &status);
     if (profile == NULL) {
         return status;

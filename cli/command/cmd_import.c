@@ -87,6 +87,9 @@ static int import_each(int count, char **words) {
 
 static int import_together(int count, char **words) {
     int status = EXIT_DONE;
+    if (!output_judge(g.output, g.overwrite)) {
+        return EXIT_OWN_FAILURE;
+    }
     struct profile *all = profile_new();
     for (int i = 0; i < count && status == EXIT_DONE; i++) {
         struct profile *profile = read_word(words[i], &status);

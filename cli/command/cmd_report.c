@@ -25,6 +25,9 @@ static int run_report(int count, char **words) {
     if (kind == NULL) {
         return EXIT_USAGE;
     }
+    if (!view_judge_output()) {
+        return EXIT_OWN_FAILURE;
+    }
     int status = EXIT_BAD_INPUT;
     struct profile *profile = select_read(words, count, &status);
     if (profile == NULL) {

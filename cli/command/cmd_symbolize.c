@@ -25,7 +25,6 @@ static void tell(struct symbolize_result result) {
          result.addresses, result.with_line, result.modules_missing, result.modules);
 }
 
-/* The file first: it would be a pity to find names and then have no place for them. */
 static int write_named(struct profile *profile) {
     struct output output;
     if (!output_open(&output, g.output, g.overwrite)) {
@@ -46,6 +45,9 @@ static int run(int count, char **words) {
     if (is_stdout && isatty(STDOUT_FILENO)) {
         return (int)complain(EXIT_USAGE,
                              "a profile is nothing for a terminal; give a file with -o");
+    }
+    if (!output_judge(g.output, g.overwrite)) {
+        return EXIT_OWN_FAILURE;
     }
     args_symbolize.pid = (long)g.pid;
     args_symbolize.no_cache = !g.cache;

@@ -100,8 +100,9 @@ bool parse_share(const char *text, double *share);
 bool parse_count(const char *text, uint64_t *count);
 
 /*
- * Where a result goes: stdout for NULL and "-", otherwise a new file of mode 0600 that appears under its
- * name complete or not at all (a temporary name, then a rename that replaces nothing unless `overwrite`).
+ * Where a result goes: stdout for NULL and "-", the descriptor for /dev/fd/N, otherwise a new file of mode 0600 that
+ * appears under its name complete or not at all (a temporary name, then a rename that replaces nothing unless
+ * `overwrite`).
  */
 struct output {
     FILE *file;
@@ -110,6 +111,8 @@ struct output {
     bool overwrite;
 };
 bool output_open(struct output *output, const char *path, bool overwrite);
+/* Whether it can be opened, with a sentence where not: before the work that gives the result.  Leaves nothing. */
+bool output_judge(const char *path, bool overwrite);
 /* False, after a sentence, where not all of it arrived. */
 bool output_close(struct output *output);
 void output_discard(struct output *output);

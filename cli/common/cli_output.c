@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* renameat2, mkostemp */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +47,34 @@ static bool is_special(const char *path) {
     return stat(path, &status) == 0 && (S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode));
 }
 
+/* The N of /dev/fd/N; -1 for other names. */
+static int descriptor_of_name(const char *path) {
+    static const char *const standard[] = {"/dev/stdin", "/dev/stdout", "/dev/stderr"};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    uint64_t number;
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(path, standard[i]) == 0) {
+            return i;
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(folders[i]);
+        if (strncmp(path, folders[i], length) == 0 && parse_count(path + length, &number)) {
+            return number <= INT_MAX ? (int)number : INT_MAX;
+        }
+    }
+    return -1;
+}
+
+static int copy_for_writing(int fd) {
+    int flags = fcntl(fd, F_GETFL);
+    if (flags >= 0 && (flags & O_ACCMODE) == O_RDONLY) {
+        errno = EBADF;
+        flags = -1;
+    }
+    return flags < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 static int create_temporary(struct output *output) {
     size_t length = strlen(output->path) + sizeof ".XXXXXX";
     output->temporary = must_alloc(length);
@@ -67,12 +96,15 @@ bool output_open(struct output *output, const char *path, bool overwrite) {
     }
     output->path = path;
     output->overwrite = overwrite;
-    bool special = is_special(path);
+    int descriptor = descriptor_of_name(path);
+    bool special = descriptor >= 0 || is_special(path);
     if (!special && !overwrite && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
         return decline("%s exists already; remove it or name another file with -o",
                        safe_text(path));
     }
-    int fd = special ? open(path, O_WRONLY | O_CLOEXEC) : create_temporary(output);
+    int fd = descriptor >= 0 ? copy_for_writing(descriptor)
+             : special       ? open(path, O_WRONLY | O_CLOEXEC)
+                             : create_temporary(output);
     output->file = fd < 0 ? NULL : fdopen(fd, "w");
     if (output->file == NULL) {
         return decline("cannot write %s: %s", safe_text(path), strerror(errno));
@@ -129,4 +161,17 @@ void output_discard(struct output *output) {
         fclose(output->file);
     }
     forget_temporary(output, true);
+}
+
+/* To open a pipe or a device can have an effect, and hardly fails. */
+bool output_judge(const char *path, bool overwrite) {
+    struct output output;
+    if (path != NULL && descriptor_of_name(path) < 0 && is_special(path)) {
+        return true;
+    }
+    if (!output_open(&output, path, overwrite)) {
+        return false;
+    }
+    output_discard(&output);
+    return true;
 }

@@ -108,7 +108,8 @@ struct view_kind {
 };
 
 /* The options that name a view, and the view they name, --top by default; NULL after a sentence.
- * view_print writes it where -o says and returns an exit code. */
+ * view_print writes it where -o says and returns an exit code; whether it can is known before anything is read. */
 extern const struct arg_option view_options[];
 const struct view_kind *view_choose(struct view *view);
+bool view_judge_output(void);
 int view_print(const struct view *view, const struct view_kind *kind);

@@ -77,6 +77,10 @@ const struct view_kind *view_choose(struct view *view) {
     return kind != NULL ? kind : &kinds[VIEW_top];
 }
 
+bool view_judge_output(void) {
+    return output_judge(g.output_path, false);
+}
+
 int view_print(const struct view *view, const struct view_kind *kind) {
     struct output output;
     struct view shown = *view;

@@ -107,11 +107,13 @@ int tally_profile_stop(void);
 int tally_profile_reset(void);
 
 /*
- * Writes a profile to a new file of mode 0600, completely or not at all.  The format is
- * profile.proto, unless the name ends in .heap (jemalloc's text), .gperf or .hprof (gperftools'
+ * Writes a profile to a new file of mode 0600, completely or not at all; or over a file that is
+ * there, if it belongs to the user of the process and has no other name: it keeps its mode, and is
+ * empty after an error in the middle.  /dev/null and /dev/fd/N are written to as well.  The format
+ * is profile.proto, unless the name ends in .heap (jemalloc's text), .gperf or .hprof (gperftools'
  * text).  If `path` is NULL, the file gets the next automatic name.  Errors: ENOENT if the profiler
- * was never started, EEXIST if the file exists, EPERM in set-uid programs, and any error of the
- * kernel.
+ * was never started, EEXIST if the name is a link, a directory or anything else, EBADF if
+ * descriptor N is not open for writing, EPERM in set-uid programs, and any error of the kernel.
  */
 int tally_profile_dump(const char *path);
 

@@ -113,7 +113,7 @@ static int dump_profile(const char *path, enum dump_what what) {
     } else if (path == NULL) {
         error = what == DUMP_NOW ? dump_automatically('m') : -EINVAL;
     } else {
-        error = dump_to_file(path, dump_format_by_name(path, DUMP_PROTO), what);
+        error = dump_to_given(path, dump_format_by_name(path, DUMP_PROTO), what);
     }
     life_leave();
     return -error;

@@ -40,6 +40,7 @@ enum lock_rank {
     RANK_CPU,      /* samples and threads of the CPU profile */
     RANK_PROF,     /* what the profiler has recorded */
     RANK_DUMP,     /* the prefix of names of profiles; a leaf */
+    RANK_IN_PLACE, /* writing a profile over a file; a leaf */
     RANK_METADATA, /* our own memory; a leaf */
     RANK_MOVED,    /* the list of moved ranges; a leaf */
     RANK_IGNORED,  /* what is no leak; a leaf */

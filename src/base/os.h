@@ -174,6 +174,14 @@ int os_create(const char *path);
 /* A descriptor that writes at the end of an existing file; links are not followed. */
 int os_append(const char *path);
 
+/*
+ * A descriptor that writes to what a program has named: a file of this user, itself and not a link, that has no
+ * other name; the null device; or, for /dev/fd/N and its synonyms, a copy of the process's own descriptor N, which
+ * must be open for writing (-EBADF).  -ENOENT where there is nothing, -EEXIST for anything else that is there.
+ * Nothing is changed yet; a file may be cut to 0 bytes, the others may not.
+ */
+int os_open_given(const char *path, bool *is_file);
+
 /* Which file it is, whatever its name; cuts it to this number of bytes. */
 struct os_identity {
     uint64_t device, inode, bytes;

@@ -27,6 +27,7 @@
 #include <sys/vfs.h>
 #include <time.h>
 
+#include "base/fmt.h"
 #include "base/log.h"
 #include "base/hash.h"
 #include "base/os_call.h"
@@ -702,13 +703,86 @@ int os_replace(const char *from, const char *to) {
     return (int)raw_call(SYS_renameat, AT_FDCWD, (long)from, AT_FDCWD, (long)to, 0, 0);
 }
 
+static bool is_own(const struct statx *found) {
+    return (found->stx_mode & S_IFMT) == S_IFREG && found->stx_nlink == 1 &&
+           found->stx_uid == (uint32_t)raw_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+}
+
+/* Other devices may do something as soon as they are opened. */
+static bool is_null_device(const struct statx *found) {
+    return (found->stx_mode & S_IFMT) == S_IFCHR && found->stx_rdev_major == 1 &&
+           found->stx_rdev_minor == 3;
+}
+
+static int look_at_name(const char *path, struct statx *found) {
+    return (int)raw_call(SYS_statx, AT_FDCWD, (long)path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
+                         (long)found, 0);
+}
+
 bool os_is_own_file(const char *path) {
-    enum { TYPE = 0170000, REGULAR = 0100000 };
     struct statx found;
-    long error = raw_call(SYS_statx, AT_FDCWD, (long)path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
-                          (long)&found, 0);
-    return error == 0 && (found.stx_mode & TYPE) == REGULAR && found.stx_nlink == 1 &&
-           found.stx_uid == (uint32_t)raw_call(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+    return look_at_name(path, &found) == 0 && is_own(&found);
+}
+
+/* The N of /dev/fd/N, or -1 for names of other things. */
+static int64_t descriptor_of_name(const char *path) {
+    static const struct {
+        const char *name;
+        int descriptor;
+    } names[] = {{"/dev/stdin", 0}, {"/dev/stdout", 1}, {"/dev/stderr", 2}};
+    static const char *const folders[] = {"/dev/fd/", "/proc/self/fd/"};
+    uint64_t number;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(path, names[i].name) == 0) {
+            return names[i].descriptor;
+        }
+    }
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+        size_t length = strlen(folders[i]);
+        if (strncmp(path, folders[i], length) == 0 &&
+            fmt_parse_number(path + length, strlen(path + length), &number)) {
+            return number <= INT32_MAX ? (int64_t)number : INT32_MAX;
+        }
+    }
+    return -1;
+}
+
+static int copy_for_writing(int fd) {
+    long flags = raw_call(SYS_fcntl, fd, F_GETFL, 0, 0, 0, 0);
+    if (flags < 0) {
+        return (int)flags;
+    }
+    bool may_write = (flags & O_ACCMODE) == O_WRONLY || (flags & O_ACCMODE) == O_RDWR;
+    return may_write && !(flags & O_PATH) ? os_copy_high(fd) : -EBADF;
+}
+
+/* What the name led to a moment ago may be another thing now, so what was opened is looked at again.  A pipe that
+ * has come meanwhile is not waited for. */
+int os_open_given(const char *path, bool *is_file) {
+    struct statx found;
+    int64_t descriptor = descriptor_of_name(path);
+    *is_file = false;
+    if (descriptor >= 0) {
+        return copy_for_writing((int)descriptor);
+    }
+    int error = look_at_name(path, &found);
+    if (error != 0 || !(is_own(&found) || is_null_device(&found))) {
+        return error != 0 ? error : -EEXIST;
+    }
+    int file = open_file(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (file < 0) {
+        return file;
+    }
+    error =
+        (int)raw_call(SYS_statx, file, (long)"", AT_EMPTY_PATH, STATX_BASIC_STATS, (long)&found, 0);
+    *is_file = error == 0 && is_own(&found);
+    if (error == 0 && !*is_file && !is_null_device(&found)) {
+        error = -EEXIST;
+    }
+    if (error != 0) {
+        os_close(file);
+    }
+    return error != 0 ? error : file;
 }
 
 bool os_exists(const char *path) {

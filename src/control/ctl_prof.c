@@ -192,7 +192,7 @@ int prof_dump_leaf(struct ctl_call *call) {
         return EFAULT;
     }
     error = path == NULL ? dump_automatically('m')
-                         : dump_to_file(path, dump_format_by_name(path, DUMP_JEMALLOC), DUMP_NOW);
+                         : dump_to_given(path, dump_format_by_name(path, DUMP_JEMALLOC), DUMP_NOW);
     return error != 0 ? EFAULT : 0;
 }
 

@@ -13,6 +13,7 @@
 #include <tally/tally.h>
 
 #include "base/lock.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 
 enum { PATH_BYTES = 4097 };
@@ -42,6 +43,10 @@ int events_log_start(const char *path) {
     size_t length = path != NULL ? strlen(path) : 0;
     if (length >= PATH_BYTES) {
         return -ENAMETOOLONG;
+    }
+    int found = path != NULL ? out_file_judge(path) : 0; /* better now than when the log is full */
+    if (found < 0) {
+        return found;
     }
     if (!prof_log_start()) {
         return -EALREADY;

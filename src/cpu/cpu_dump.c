@@ -188,24 +188,20 @@ static int write_profile(struct out *out, const void *what) {
     return error;
 }
 
-static int dump_counted(struct out_sink sink, enum cpu_format format) {
+int cpu_dump_to_sink(struct out_sink sink, enum cpu_format format) {
     struct profile profile = {format, sink.hides_addresses};
     if (sink.hides_addresses && format == CPU_GPERFTOOLS) {
         return -ENOTSUP;
     }
+    writer_count();
     return out_run(sink, write_profile, &profile);
 }
 
-int cpu_dump_to_sink(struct out_sink sink, enum cpu_format format) {
-    writer_count();
-    return dump_counted(sink, format);
-}
-
-int cpu_dump(int fd, enum cpu_format format) {
-    return dump_counted((struct out_sink){out_to_descriptor, &fd, false}, format);
+int cpu_dump_fill(struct out *out, enum cpu_format format) {
+    struct profile profile = {format, false};
+    return write_profile(out, &profile);
 }
 
 bool cpu_dump_fd(int fd, enum cpu_format format) {
-    writer_count();
-    return cpu_dump(fd, format) == 0;
+    return cpu_dump_to_sink((struct out_sink){out_to_descriptor, &fd, false}, format) == 0;
 }

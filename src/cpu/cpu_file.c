@@ -3,8 +3,10 @@
  * cpu_file.c - a profile that goes to a file, from start to end and across forks.
  *
  * What is on the disk is always complete: each time the whole profile is written beside it, under a temporary
- * name, and takes its place.  A file that something else has left under the name is not replaced; a CPU profile of
- * the same user, left by an earlier run, is, as other profilers do.
+ * name, and takes its place.  A file of the same user that was there before is replaced, such as the profile of an
+ * earlier run; two processes with the same name may do so at the same time.  One that was there and empty is written
+ * in place instead: somebody has made it for this profile, and may have it open.  To a descriptor the profile goes
+ * once, at the end.
  *
  * By CPUPROFILESIGNAL a signal turns the profile on and off: its handler only rings, and the writer does it.
  *
@@ -50,6 +52,7 @@ static struct {
     uint64_t start_seconds;
     uint64_t flush_ms;        /* when the next is due */
     uint64_t samples_written; /* what the file has */
+    enum out_target target;   /* what was under the name at the start */
     bool has_failed;          /* and it was said */
 } g;
 
@@ -95,33 +98,27 @@ enum cpu_format cpu_format_by_name(const char *name) {
     return CPU_GPERFTOOLS;
 }
 
-/* Does it begin like the format that the name asks for, or is it empty? */
-static bool is_profile(const char *name) {
-    static const uintptr_t words[3] = {0, 3, 0};
-    static const unsigned char gzip[2] = {0x1f, 0x8b};
-    char bytes[sizeof(words)];
-    int fd = os_open(name);
-    if (fd < 0) {
-        return false;
-    }
-    ssize_t length = os_read(fd, bytes, sizeof(bytes));
-    os_close(fd);
-    bool is_gzip = length >= (ssize_t)sizeof(gzip) && memcmp(bytes, gzip, sizeof(gzip)) == 0;
-    bool is_words = length == sizeof(bytes) && memcmp(bytes, words, sizeof(bytes)) == 0;
-    return length == 0 || (cpu_format_by_name(base) == CPU_PPROF ? is_gzip : is_words);
+static int fill_file(struct out *out, const void *what) {
+    (void)what;
+    return cpu_dump_fill(out, cpu_format_by_name(base));
 }
 
 static int write_file(void) {
-    bool replaces = os_is_own_file(path) && is_profile(path);
-    if (!replaces && os_exists(path)) {
-        return -EEXIST;
+    if (g.target == OUT_TARGET_EMPTY || g.target == OUT_TARGET_STREAM) {
+        return out_file_write_given(path, fill_file, NULL);
     }
-    int error = out_file_begin_anew(&file, path);
+    bool replaces = os_is_own_file(path);
+    int error = replaces ? out_file_begin_anew(&file, path) : out_file_begin(&file, path);
     if (error != 0) {
         return error;
     }
-    error = cpu_dump(file.fd, cpu_format_by_name(base));
+    error = out_run((struct out_sink){out_to_descriptor, &file.fd, false}, fill_file, NULL);
     return replaces ? out_file_replace(&file, path, error) : out_file_end(&file, path, error);
+}
+
+/* A stream would get a profile behind the other. */
+static bool is_writable_now(void) {
+    return g.target != OUT_TARGET_STREAM || !cpu_is_on();
 }
 
 /* Said once; the next time it is tried again. */
@@ -137,7 +134,7 @@ static void flush(void) {
     struct cpu_totals totals;
     cpu_read_totals(&totals);
     uint64_t before_ms = os_now_ms();
-    if (totals.samples != g.samples_written) {
+    if (is_writable_now() && totals.samples != g.samples_written) {
         int error = write_file();
         if (error == 0) {
             g.samples_written = totals.samples;
@@ -181,14 +178,28 @@ static void set_path(bool is_child) {
     }
 }
 
-/* A child has its file when it has samples: it may be about to become another program. */
+/* The first file, without samples, says that it can be written.  A child has its file when it has samples: it may be
+ * about to become another program. */
+static int begin_file(bool is_child) {
+    int target = is_child ? OUT_TARGET_NEW : out_file_judge(path);
+    if (target < 0) {
+        return target;
+    }
+    g.target = (enum out_target)target;
+    if (!is_writable_now()) {
+        g.samples_written = UINT64_MAX; /* not even a profile without samples */
+        return 0;
+    }
+    return is_child ? 0 : write_file();
+}
+
 static bool start(const struct cpu_options *options, bool is_child, char why[CPU_WHY]) {
     g.has_failed = false;
     g.samples_written = 0;
     if (!cpu_start(options, why)) {
         return false;
     }
-    int error = is_child ? 0 : write_file();
+    int error = begin_file(is_child);
     if (error != 0) {
         cpu_stop();
         fmt_text(why, CPU_WHY, "%s", out_explain(error));

@@ -23,5 +23,5 @@ void writer_count(void);
 /* In the child of a fork, when nothing is on any more. */
 void cpu_file_forked(bool was_on);
 
-/* All that was counted, to a descriptor: 0 or -errno. */
-int cpu_dump(int fd, enum cpu_format format);
+/* All that was counted: 0 or -errno. */
+int cpu_dump_fill(struct out *out, enum cpu_format format);

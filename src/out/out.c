@@ -148,6 +148,8 @@ const char *out_explain(int error) {
         return "there is no such directory";
     case EEXIST:
         return "there is a file of this name";
+    case EBADF:
+        return "the descriptor is not open for writing";
     case EMFILE:
     case ENFILE:
         return "too many open files";

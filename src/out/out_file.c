@@ -7,7 +7,11 @@
  * there is neither followed nor replaced, a full disk leaves nothing behind, and a program that is
  * killed half-way leaves no file that looks complete.
  *
- * Threads     The prefix has a lock, held for the time of a copy; counters are atomic.
+ * A name that the program gives may be that of a file it has made for the purpose, and perhaps has open.  It gets
+ * its bytes in place, at once: they are collected in memory first.
+ *
+ * Threads     The prefix has a lock, held for the time of a copy; so have files that are written in place, for the
+ *             time of writing, or two threads would mix their profiles.  Counters are atomic.
  */
 #include "out/out_file.h"
 
@@ -27,7 +31,8 @@ static struct {
     _Atomic uint32_t of_kind[26]; /* of those of one kind, by letter */
     _Atomic uint32_t logs;
     _Atomic uint32_t temporaries;
-} g = {.lock = LOCK_OF_RANK(RANK_DUMP)};
+    struct lock in_place; /* one thread writes a file that was there */
+} g = {.lock = LOCK_OF_RANK(RANK_DUMP), .in_place = LOCK_OF_RANK(RANK_IN_PLACE)};
 
 /* Guarded by the lock.  Not part of g: data with initial values takes space in the file, too. */
 SPARSE static char set_prefix[OUT_FILE_PREFIX_BYTES];
@@ -104,6 +109,70 @@ int out_file_write(const char *path, int (*fill)(struct out *out, const void *wh
     }
     os_unmap(file, bytes);
     return error;
+}
+
+/* ---------------------------------------------------------------- names that were given */
+
+/* Whoever vanished in a fork has nothing left half done in this process. */
+static int overwrite(int fd, const struct pile *pile) {
+    (void)lock_acquire(&g.in_place);
+    int error = os_check_room(fd, pile->length);
+    if (error == 0) {
+        error = os_truncate(fd, 0);
+        error = error != 0 ? error : os_write_all(fd, pile->bytes, pile->length);
+        if (error != 0) {
+            (void)os_truncate(fd, 0);
+        }
+    }
+    lock_release(&g.in_place);
+    return error;
+}
+
+static int write_opened(int fd, bool is_file, int (*fill)(struct out *out, const void *what),
+                        const void *what) {
+    struct pile pile = {0};
+    int error = out_run((struct out_sink){out_to_pile, &pile, false}, fill, what);
+    if (error == 0) {
+        error = is_file ? overwrite(fd, &pile) : os_write_all(fd, pile.bytes, pile.length);
+    }
+    pile_release(&pile);
+    return error;
+}
+
+int out_file_write_given(const char *path, int (*fill)(struct out *out, const void *what),
+                         const void *what) {
+    bool is_file;
+    int fd = os_open_given(path, &is_file);
+    if (fd < 0) {
+        return fd == -ENOENT ? out_file_write(path, fill, what) : fd;
+    }
+    int error = write_opened(fd, is_file, fill, what);
+    int closed = os_close(fd);
+    return error != 0 ? error : closed;
+}
+
+static int fill_nothing(struct out *out, const void *what) {
+    (void)out;
+    (void)what;
+    return -ECANCELED;
+}
+
+int out_file_judge(const char *path) {
+    bool is_file;
+    struct os_identity found;
+    int fd = os_open_given(path, &is_file);
+    if (fd == -ENOENT) {
+        int error = out_file_write(path, fill_nothing, NULL);
+        return error == -ECANCELED ? OUT_TARGET_NEW : error;
+    }
+    int error = fd < 0 ? fd : os_identify(fd, &found);
+    if (fd >= 0) {
+        os_close(fd);
+    }
+    if (error != 0) {
+        return error;
+    }
+    return !is_file ? OUT_TARGET_STREAM : found.bytes > 0 ? OUT_TARGET_FILLED : OUT_TARGET_EMPTY;
 }
 
 /* ---------------------------------------------------------------- prefix */

@@ -32,6 +32,18 @@ int out_file_replace(struct out_file *file, const char *path, int error);
 int out_file_write(const char *path, int (*fill)(struct out *out, const void *what),
                    const void *what);
 
+/*
+ * Names that the program gives.  What may be written there besides a new file, see os_open_given: a file that is
+ * there is written in place, since others may have it open already; it stays as it was unless there is a profile to
+ * write, and is empty when that could not be written completely.
+ */
+int out_file_write_given(const char *path, int (*fill)(struct out *out, const void *what),
+                         const void *what);
+
+/* What that would find, or the error that it would meet; changes nothing. */
+enum out_target { OUT_TARGET_NEW, OUT_TARGET_EMPTY, OUT_TARGET_FILLED, OUT_TARGET_STREAM };
+int out_file_judge(const char *path);
+
 /* The next automatic name of this kind; false when the prefix is empty. */
 bool out_file_name_dump(char *path, char kind);
 bool out_file_name_log(char *path);

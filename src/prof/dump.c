@@ -105,9 +105,7 @@ int dump_modules(struct out_sink sink) {
 
 /* ---------------------------------------------------------------- to files */
 
-static int write_to_file(const char *path, int (*fill)(struct out *out, const void *what),
-                         const void *what) {
-    int error = out_file_write(path, fill, what);
+static int tell_if_done(const char *path, int error) {
     if (error == 0) {
         tell_dumped(path);
     }
@@ -136,7 +134,12 @@ enum dump_format dump_format_by_name(const char *path, enum dump_format otherwis
 
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
     struct profile profile = {format, what, false};
-    return write_to_file(path, write_profile, &profile);
+    return tell_if_done(path, out_file_write(path, write_profile, &profile));
+}
+
+int dump_to_given(const char *path, enum dump_format format, enum dump_what what) {
+    struct profile profile = {format, what, false};
+    return tell_if_done(path, out_file_write_given(path, write_profile, &profile));
 }
 
 void dump_warn(const char *path, int error) {
@@ -170,13 +173,16 @@ int dump_automatically(char kind) {
 
 int dump_log(const char *path, const struct dump_log *log) {
     if (path != NULL) {
-        return write_to_file(path, write_log, log);
+        return tell_if_done(path, out_file_write_given(path, write_log, log));
     }
     char *name = map_name();
     if (name == NULL) {
         return -ENOMEM;
     }
-    int error = out_file_name_log(name) ? write_to_file(name, write_log, log) : -EINVAL;
+    int error = -EINVAL;
+    if (out_file_name_log(name)) {
+        error = tell_if_done(name, out_file_write(name, write_log, log));
+    }
     unmap_name(name);
     return error;
 }

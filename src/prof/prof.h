@@ -240,6 +240,10 @@ int dump_modules(struct out_sink sink);
 /* To a new file of mode 0600, completely or not at all; -EEXIST when there is one of this name. */
 int dump_to_file(const char *path, enum dump_format format, enum dump_what what);
 
+/* The same for a name that the program gives: a file of its own that is there is written, as are /dev/null and
+ * /dev/fd/N (out_file_write_given). */
+int dump_to_given(const char *path, enum dump_format format, enum dump_what what);
+
 /* The format that the ending of a name asks for: .heap jemalloc's, .gperf or .hprof gperftools',
  * .pb, .pb.gz or .tally profile.proto; any other: `otherwise`. */
 enum dump_format dump_format_by_name(const char *path, enum dump_format otherwise);

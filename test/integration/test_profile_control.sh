@@ -96,8 +96,8 @@ leaves jeprof.PID.0.m0.heap
 [ ! -s "$scratch/output" ] || fail "mallctl gave $(cat "$scratch/output")"
 run -- ctl prof.dump -
 [ "$(cat "$scratch/output")" = 'prof.dump: 2' ] || fail "prof.dump gave $(cat "$scratch/output")"
-run -- profile x.heap profile x.pb profile x.gperf profile x.heap
-[ "$(tr '\n' ' ' <"$scratch/output")" = '0 0 0 0 0 0 0 17 ' ] ||
+run -- profile x.heap profile x.pb profile x.gperf profile x.heap profile /
+[ "$(tr '\n' ' ' <"$scratch/output")" = '0 0 0 0 0 0 0 0 0 17 ' ] ||
     fail "tally_profile_dump gave $(cat "$scratch/output")"
 [ "$(cd "$scratch/folder" && echo *)" = 'x.gperf x.heap x.pb' ] ||
     fail "tally_profile_dump left $(ls "$scratch/folder")"

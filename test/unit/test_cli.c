@@ -162,6 +162,39 @@ TEST(an_output_file_replaces_nothing_unless_told_to) {
     leave_folder();
 }
 
+TEST(an_output_is_judged_before_there_is_one) {
+    enter_folder();
+    check(output_judge("result", false));
+    check(access("result", F_OK) != 0);
+    close(open("result", O_CREAT | O_WRONLY, 0600));
+    check(!output_judge("result", false));
+    check(output_judge("result", true));
+    check_eq(unlink("result"), 0);
+    check(!output_judge("nowhere/result", false));
+    check(output_judge("/dev/null", false));
+    check(output_judge("-", false));
+    check(output_judge(NULL, false));
+    leave_folder();
+}
+
+TEST(an_output_goes_to_a_descriptor) {
+    struct output output;
+    char name[32], text[8] = "";
+    enter_folder();
+    int fd = open("result", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    check(output_judge(name, false));
+    check(output_open(&output, name, false));
+    fputs("text", output.file);
+    check(output_close(&output));
+    check_eq(pread(fd, text, sizeof text, 0), 4);
+    check_str(text, "text");
+    close(fd);
+    check(!output_judge(name, false));
+    check_eq(unlink("result"), 0);
+    leave_folder();
+}
+
 TEST(a_discarded_output_file_leaves_nothing) {
     struct output output;
     enter_folder();

@@ -55,8 +55,8 @@ int __wrap_dump_automatically(char kind) {
     fake.kind = kind;
     return profiler.error;
 }
-int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_what what);
-int __wrap_dump_to_file(const char *path, enum dump_format format, enum dump_what what) {
+int __wrap_dump_to_given(const char *path, enum dump_format format, enum dump_what what);
+int __wrap_dump_to_given(const char *path, enum dump_format format, enum dump_what what) {
     snprintf(profiler.path, sizeof profiler.path, "%s", path);
     fake.format = format;
     check_eq(what, DUMP_NOW);

@@ -91,6 +91,8 @@ show cat my.heap
 show tally -q dump -o - --format=gperftools $target
 show sh -c "tally -q dump --no-names -o - $target | cat"
 show tally dump -o /nowhere/file $target
+show tally start --for=1s -o my.heap $target
+show sh -c "tally -q dump --no-names --format=gperftools -o /dev/stdout $target >redirected; cat redirected"
 show tally dump --format=nonsense $target
 show tally dump -o bad.pb.gz $target
 show ls bad.pb.gz
