@@ -273,11 +273,21 @@ static int exchange_hook(struct ctl_call *call, void *_Atomic *word) {
     return error;
 }
 
+/* Without a hook our unwinder is given: a program may wrap it, and puts it back. */
 int hook_prof_backtrace(struct ctl_call *call) {
-    void *hook;
-    bool takes_away =
-        call->newp != NULL && ctl_take_new(call, &hook, sizeof(hook)) == 0 && hook == NULL;
-    return takes_away ? EINVAL : exchange_hook(call, &tell_hooks.backtrace);
+    void *_Atomic word = tell_hooks.backtrace;
+    if (word == NULL) {
+        word = (void *)prof_backtrace;
+    }
+    int error = exchange_hook(call, &word);
+    if (error != 0 || call->newp == NULL) {
+        return error;
+    }
+    if (word == NULL) {
+        return EINVAL;
+    }
+    tell_hooks.backtrace = word == (void *)prof_backtrace ? NULL : (void *)word;
+    return 0;
 }
 
 int hook_prof_dump(struct ctl_call *call) {

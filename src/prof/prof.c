@@ -64,6 +64,7 @@ static __thread struct {
     uint8_t is_over;         /* the thread ends */
     uint8_t choice;          /* enum choice: is this thread sampled? */
     uint8_t busy;            /* a function of the program or of libc runs on our behalf */
+    void *hooked_frame;      /* whose stack a hook is asked for just now */
 } self;
 
 static struct {
@@ -329,12 +330,47 @@ static void *get_hook(void *_Atomic *word) {
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-static unsigned ask_hook(tell_backtrace *hook, uintptr_t *addresses, unsigned most) {
+static COLD unsigned ask_hook(tell_backtrace *hook, void *frame, uintptr_t *addresses,
+                              unsigned most) {
     unsigned count = 0;
     struct thread_outside before = go_outside();
+    self.hooked_frame = frame;
     hook((void **)addresses, &count, most);
+    self.hooked_frame = NULL;
     come_back(before);
     return (unsigned)min_size(count, most);
+}
+
+static unsigned walk_for_hook(struct unwind_thread *thread, void *frame, void **addresses,
+                              unsigned most) {
+    uintptr_t room[UNWIND_ROOM];
+    self.busy++;
+    struct unwind_stack stack = unwind_again(thread, frame, room, most);
+    self.busy--;
+    for (unsigned i = 0; i < stack.count; i++) {
+        addresses[i] =
+            (void *)(stack.levels != NULL ? unwind_address(&stack.levels[stack.count - 1 - i])
+                                          : room[i]);
+    }
+    return stack.count;
+}
+
+/* A hook that calls this gets the stack that would have been recorded without it. */
+void prof_backtrace(void **addresses, unsigned *count, unsigned most) {
+    *count = 0;
+    if (!g.was_armed || most == 0) {
+        return;
+    }
+    if (self.hooked_frame != NULL) {
+        *count = walk_for_hook(&self.sampler->unwind, self.hooked_frame, addresses, most);
+        return;
+    }
+    size_t bytes = align_up(sizeof(struct unwind_thread), os_facts.page_bytes);
+    struct unwind_thread *thread = os_map(bytes); /* the stack may be small */
+    if (thread != NULL) {
+        *count = walk_for_hook(thread, __builtin_frame_address(0), addresses, most);
+        os_unmap(thread, bytes);
+    }
 }
 
 /* Like trie_step, which is called only if the memo does not have the step. */
@@ -373,7 +409,7 @@ static inline __attribute__((always_inline)) uint32_t find_stack(struct sampler 
     tell_backtrace *hook = get_hook(&tell_hooks.backtrace);
     struct unwind_stack stack = {0};
     if (UNLIKELY(hook != NULL)) {
-        stack.count = ask_hook(hook, sampler->addresses, most);
+        stack.count = ask_hook(hook, frame, sampler->addresses, most);
     } else {
         stack = unwind_again(&sampler->unwind, frame, sampler->addresses, most);
     }

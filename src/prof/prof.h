@@ -217,6 +217,10 @@ struct tell_hooks {
 };
 extern struct tell_hooks tell_hooks HIDDEN;
 
+/* Our unwinder, for a program that wraps it: in a hook of backtrace the stack of the sampled call, elsewhere the
+ * caller's own.  Nothing as long as profiling was never armed. */
+tell_backtrace prof_backtrace;
+
 /* ---------------------------------------------------------------- dumps */
 
 /* What the profiler knows, as a file.  These functions allocate nothing from the heap and stop no

@@ -301,6 +301,80 @@ TEST(peak_is_what_lived_when_most_did) {
     check_eq(take_peak().objects, 0);
 }
 
+/* ---------------------------------------------------------------- who walks the stacks */
+
+typedef void backtrace_hook(void **addresses, unsigned *count, unsigned most);
+
+static backtrace_hook *first_hook;
+static unsigned walks;
+
+static void walk_and_count(void **addresses, unsigned *count, unsigned most) {
+    walks++;
+    first_hook(addresses, count, most);
+}
+
+static backtrace_hook *exchange_hook(backtrace_hook *hook) {
+    backtrace_hook *old = NULL;
+    size_t length = sizeof old;
+    check_eq(mallctl("experimental.hooks.prof_backtrace", &old, &length,
+                     hook != NULL ? &hook : NULL, hook != NULL ? sizeof hook : 0),
+             0);
+    return old;
+}
+
+static struct {
+    void *addresses[64];
+    unsigned count;
+} stacks[3], *stack;
+
+static void keep_stack(const void *object, size_t size, void **addresses, unsigned count,
+                       size_t usable) {
+    (void)object, (void)usable;
+    if (stack != NULL && size == SIZE) {
+        stack->count = count < 64 ? count : 64;
+        memcpy(stack->addresses, addresses, stack->count * sizeof(void *));
+    }
+}
+
+TEST(the_unwinder_is_a_hook_that_can_be_wrapped_and_put_back) {
+    void (*sample_hook)(const void *, size_t, void **, unsigned, size_t) = keep_stack;
+    arm_by_call();
+    check_eq(
+        mallctl("experimental.hooks.prof_sample", NULL, NULL, &sample_hook, sizeof sample_hook), 0);
+    first_hook = exchange_hook(NULL);
+    check(first_hook != NULL);
+    for (unsigned i = 0; i < 3; i++) { /* as it is, wrapped, put back */
+        backtrace_hook *before = exchange_hook(i == 1 ? walk_and_count : first_hook);
+        check(before == (i == 2 ? walk_and_count : first_hook));
+        unsigned walks_before = walks;
+        stack = &stacks[i];
+        free(test_launder(malloc(SIZE)));
+        stack = NULL;
+        check_eq(walks - walks_before, i == 1);
+        check(stacks[i].count > 1 && stacks[i].count == stacks[0].count);
+        check(memcmp(stacks[i].addresses, stacks[0].addresses, stacks[0].count * sizeof(void *)) ==
+              0);
+    }
+}
+
+__attribute__((noinline)) static unsigned walk_from_here(void **addresses, unsigned most) {
+    unsigned count = 99;
+    exchange_hook(NULL)(addresses, &count, most);
+    return count;
+}
+
+TEST(the_unwinder_can_be_called_at_any_time) {
+    void *addresses[64];
+    check_eq(walk_from_here(addresses, 64), 0); /* the profiler was never armed */
+    arm_by_call();
+    unsigned count = walk_from_here(addresses, 64);
+    check(count > 2 && count < 64);
+    uintptr_t start = (uintptr_t)walk_from_here, found = (uintptr_t)addresses[0];
+    check(found > start && found < start + 1000);
+    check_eq(walk_from_here(addresses, 2), 2);
+    check_eq(walk_from_here(addresses, 0), 0);
+}
+
 /* ---------------------------------------------------------------- nowhere to write to */
 
 TEST(descriptor_that_takes_nothing_gives_its_error_and_the_program_goes_on) {
