@@ -34,13 +34,13 @@ uint32_t context_last(void) {
 
 /* ---------------------------------------------------------------- buckets */
 
-static uint32_t hash(uint32_t stack, uint32_t owner) {
-    uint64_t mixed = hash_word(stack | (uint64_t)owner << 32);
+static uint32_t hash(uint32_t stack, uint32_t owner, uint32_t size_lg) {
+    uint64_t mixed = hash_word((stack | (uint64_t)owner << 32) ^ (uint64_t)size_lg << 58);
     return (uint32_t)(hash_word(mixed ^ mixed >> 29) >> 32);
 }
 
-static uint32_t *bucket_of(uint32_t stack, uint32_t owner) {
-    uint32_t mixed = hash(stack, owner);
+static uint32_t *bucket_of(uint32_t stack, uint32_t owner, uint32_t size_lg) {
+    uint32_t mixed = hash(stack, owner, size_lg);
     uint32_t at = mixed & (g.size - 1);
     if (at < g.split) {
         at = mixed & (2 * g.size - 1);
@@ -61,7 +61,7 @@ static void split_bucket(void) {
     while (number != 0) {
         struct context *context = context_at(number);
         uint32_t next = context->next;
-        uint32_t *bucket = bucket_of(context->stack, context->owner);
+        uint32_t *bucket = bucket_of(context->stack, context->owner, context->size_lg);
         context->next = *bucket;
         *bucket = number;
         number = next;
@@ -81,14 +81,14 @@ static bool make_buckets(void) {
 
 static void link_in_bucket(uint32_t number) {
     struct context *context = context_at(number);
-    uint32_t *bucket = bucket_of(context->stack, context->owner);
+    uint32_t *bucket = bucket_of(context->stack, context->owner, context->size_lg);
     context->next = *bucket;
     *bucket = number;
 }
 
 static void unlink_from_bucket(uint32_t number) {
     const struct context *context = context_at(number);
-    uint32_t *link = bucket_of(context->stack, context->owner);
+    uint32_t *link = bucket_of(context->stack, context->owner, context->size_lg);
     while (*link != number) {
         ensure(*link != 0);
         link = &context_at(*link)->next;
@@ -147,7 +147,7 @@ static uint32_t take_unused(void) {
     return table_reach(&context_table, g.last + 1) ? ++g.last : 0;
 }
 
-static uint32_t add(uint32_t stack, uint32_t owner, uint32_t generation) {
+static uint32_t add(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t generation) {
     uint32_t number = take_unused();
     if (number == 0) {
         return 0;
@@ -155,6 +155,7 @@ static uint32_t add(uint32_t stack, uint32_t owner, uint32_t generation) {
     struct context *context = context_at(number);
     context->stack = stack;
     context->owner = owner;
+    context->size_lg = size_lg;
     begin_anew(context, generation);
     link_in_bucket(number);
     link_to_owner(number);
@@ -162,13 +163,13 @@ static uint32_t add(uint32_t stack, uint32_t owner, uint32_t generation) {
     return number;
 }
 
-uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t generation) {
+uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t generation) {
     if (UNLIKELY(!make_buckets())) {
         return 0;
     }
-    for (uint32_t number = *bucket_of(stack, owner); number != 0;) {
+    for (uint32_t number = *bucket_of(stack, owner, size_lg); number != 0;) {
         struct context *context = context_at(number);
-        if (context->stack == stack && context->owner == owner) {
+        if (context->stack == stack && context->owner == owner && context->size_lg == size_lg) {
             if (context->generation != generation) {
                 begin_anew(context, generation);
             }
@@ -176,7 +177,7 @@ uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t generation) {
         }
         number = context->next;
     }
-    return add(stack, owner, generation);
+    return add(stack, owner, size_lg, generation);
 }
 
 static void forget(uint32_t number) {
@@ -197,7 +198,8 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     if (gone == context->owner || gone == OWNER_NONE) {
         return;
     }
-    uint32_t heir_number = context_find(context->stack, gone, context->generation);
+    uint32_t heir_number =
+        context_find(context->stack, gone, context->size_lg, context->generation);
     if (heir_number == 0) {
         return;
     }

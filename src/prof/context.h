@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * context.h - what one thread allocated by one call stack: sums of the samples.
+ * context.h - what one thread allocated by one call stack in one range of sizes: sums of the samples.
+ *
+ * Sizes.  A call may make small blocks and large ones, and somebody who looks for the large ones needs to see them.
+ * So each power of two has a context of its own; few calls use more than one or two.
  *
  * Peak.  When the live total reaches a new maximum, every context's live counts are its counts at
  * the peak; it is enough to increase the number of the peak.  A context whose counts are about to
@@ -45,6 +48,8 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
 struct context {
     uint32_t stack;
     uint32_t owner;
+    uint32_t
+        size_lg; /* of its objects' usable bytes when they were entered: the logarithm, rounded down */
     uint32_t generation; /* 0: unused */
     uint32_t next;       /* in its bucket, or in the list of unused ones; 0: none */
     uint32_t sibling_before, sibling_after;
@@ -53,9 +58,9 @@ struct context {
     uint64_t temporary; /* short-lived objects (record.h), in 65536ths */
 };
 
-/* The number of the context of a stack and thread in this generation, which is made with counts of
- * 0 if there is none; 0 without memory. */
-uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t generation);
+/* The number of the context of a stack, thread and size in this generation, which is made with counts
+ * of 0 if there is none; 0 without memory. */
+uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t generation);
 
 /* A context in use; numbers are 1 .. context_last(). */
 extern struct table context_table HIDDEN;

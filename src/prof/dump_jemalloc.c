@@ -116,11 +116,12 @@ static void put_stacks(struct out *out, const struct extract *extract) {
         }
         put_addresses(out, extract, extract_row(extract, place));
         put_all(out, extract, &live, &accumulated);
-        for (uint32_t i = place; i < next; i++) {
-            const struct extract_row *row = extract_row(extract, i);
-            if (is_shown(&row->live, &row->accumulated)) {
-                put_thread(out, row->thread);
-                put_counts(out, extract, &row->live, &row->accumulated);
+        while (place < next) {
+            uint32_t thread = extract_row(extract, place)->thread;
+            place = extract_stack_of_thread(extract, place, &live, &accumulated);
+            if (is_shown(&live, &accumulated)) {
+                put_thread(out, thread);
+                put_counts(out, extract, &live, &accumulated);
                 out_char(out, '\n');
             }
         }

@@ -4,6 +4,9 @@
  *
  * proto.h says how the message is made.  Our own strings are names of threads, then comments.
  *
+ * A stack of a thread has a sample for each range of sizes (context.h), whose label bytes is their mean.  Values are
+ * rounded so that those of the stack add up to its own, rounded.
+ *
  * Values are our estimates; no reader multiplies.  Addresses lie inside the call: one less than its
  * return address.
  *
@@ -13,6 +16,7 @@
  * from the samples of a context: their share of rounding, times what they stand for.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "base/fmt.h"
 #include "base/os.h"
@@ -68,6 +72,8 @@ struct heap_proto {
     struct proto *proto;
     const struct extract *extract;
     unsigned values; /* of a sample */
+    const struct extract_row *before;
+    double sums[SNAPSHOT_VALUES]; /* of the rows so far that are together with it */
 };
 
 /* ---------------------------------------------------------------- samples */
@@ -91,7 +97,21 @@ static double slack_of(const struct prof_sum *live) {
     return rest > 0 ? live->all_bytes * rest / (double)live->bytes : 0;
 }
 
-static void put_values(const struct heap_proto *heap, const struct extract_row *row) {
+/* What the rounded sum grows by. */
+static uint64_t round_with_others(double *sum, double value) {
+    uint64_t before = extract_round(*sum);
+    *sum += value > 0 ? value : 0;
+    return extract_round(*sum) - before;
+}
+
+static void begin_row(struct heap_proto *heap, const struct extract_row *row) {
+    if (heap->before == NULL || !extract_are_together(heap->before, row)) {
+        memset(heap->sums, 0, sizeof(heap->sums));
+    }
+    heap->before = row;
+}
+
+static void put_values(struct heap_proto *heap, const struct extract_row *row) {
     const double values[SNAPSHOT_VALUES] = {
         row->accumulated.all_objects,
         row->accumulated.all_bytes,
@@ -103,14 +123,15 @@ static void put_values(const struct heap_proto *heap, const struct extract_row *
         slack_of(&row->live),
     };
     for (unsigned i = 0; i < heap->values; i++) {
-        proto_put_varint(&heap->proto->inner, extract_round(values[i]));
+        proto_put_varint(&heap->proto->inner, round_with_others(&heap->sums[i], values[i]));
     }
     proto_put_inner(heap->proto, SAMPLE_VALUE);
 }
 
-static void write_sample(const struct heap_proto *heap, const struct extract_row *row) {
+static void write_sample(struct heap_proto *heap, const struct extract_row *row) {
     const struct prof_sum *sum = row->live.objects > 0 ? &row->live : &row->accumulated;
     struct proto *proto = heap->proto;
+    begin_row(heap, row);
     put_locations(heap, row);
     put_values(heap, row);
     if (sum->objects > 0) {
@@ -166,7 +187,7 @@ static void write_types(const struct heap_proto *heap) {
     }
 }
 
-static void write_profile(const struct heap_proto *heap) {
+static void write_profile(struct heap_proto *heap) {
     struct proto *proto = heap->proto;
     write_types(heap);
     for (uint32_t i = 0; i < heap->extract->count && proto->error == 0; i++) {

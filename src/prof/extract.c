@@ -58,28 +58,53 @@ uintptr_t extract_address(const struct extract *extract, const struct extract_ro
     return addresses(extract)[row->first + frame];
 }
 
-uint32_t extract_stack(const struct extract *extract, uint32_t place, struct prof_sum *live,
-                       struct prof_sum *accumulated) {
+static bool is_same_stack(const struct extract_row *row, const struct extract_row *other) {
+    return row->stack == other->stack;
+}
+
+bool extract_are_together(const struct extract_row *row, const struct extract_row *other) {
+    return row->stack == other->stack && row->thread == other->thread;
+}
+
+static uint32_t add_run(const struct extract *extract, uint32_t place,
+                        bool (*belongs)(const struct extract_row *, const struct extract_row *),
+                        struct prof_sum *live, struct prof_sum *accumulated) {
     *live = *accumulated = (struct prof_sum){0};
-    uint32_t stack = extract_row(extract, place)->stack;
-    for (; place < extract->count && extract_row(extract, place)->stack == stack; place++) {
+    const struct extract_row *first = extract_row(extract, place);
+    for (; place < extract->count && belongs(first, extract_row(extract, place)); place++) {
         add(live, &extract_row(extract, place)->live);
         add(accumulated, &extract_row(extract, place)->accumulated);
     }
     return place;
 }
 
+uint32_t extract_stack(const struct extract *extract, uint32_t place, struct prof_sum *live,
+                       struct prof_sum *accumulated) {
+    return add_run(extract, place, is_same_stack, live, accumulated);
+}
+
+uint32_t extract_stack_of_thread(const struct extract *extract, uint32_t place,
+                                 struct prof_sum *live, struct prof_sum *accumulated) {
+    return add_run(extract, place, extract_are_together, live, accumulated);
+}
+
 /* ---------------------------------------------------------------- order */
+
+static bool is_before_in_stack(const struct extract_row *left, const struct extract_row *right) {
+    return left->thread != right->thread ? left->thread < right->thread
+                                         : left->size_lg < right->size_lg;
+}
 
 static bool stack_is_before(const struct extract *extract, uint32_t a, uint32_t b) {
     const struct extract_row *left = &rows(extract)[a], *right = &rows(extract)[b];
-    return left->stack != right->stack ? left->stack < right->stack : left->thread < right->thread;
+    return left->stack != right->stack ? left->stack < right->stack
+                                       : is_before_in_stack(left, right);
 }
 
 static bool addresses_are_before(const struct extract *extract, uint32_t a, uint32_t b) {
     const struct extract_row *left = &rows(extract)[a], *right = &rows(extract)[b];
     if (left->stack == right->stack) {
-        return left->thread < right->thread;
+        return is_before_in_stack(left, right);
     }
     const uintptr_t *here = addresses(extract) + left->first;
     const uintptr_t *there = addresses(extract) + right->first;
@@ -143,6 +168,7 @@ static bool read_rows(struct extract *extract) {
         rows(extract)[extract->count++] = (struct extract_row){
             .stack = context.stack,
             .thread = context.thread,
+            .size_lg = context.size_lg,
             .live = *live,
             .accumulated = context.accumulated,
             .peak_objects = context.peak.all_objects,

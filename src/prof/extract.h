@@ -2,11 +2,12 @@
  *
  * extract.h - everything the profiler has counted, copied and in order, for the writers of formats.
  *
- *      row      stack a   thread 0     live, accumulated     a run of rows is a stack
- *               stack a   thread 3
- *               stack b   thread 0
+ *      row      stack a   thread 0   small    live, accumulated     a run of rows is a stack
+ *               stack a   thread 0   large
+ *               stack a   thread 3   small
+ *               stack b   thread 0   small
  *
- * Rows are in the order of the addresses of their stacks, innermost first, then by thread.  The
+ * Rows are in the order of the addresses of their stacks, innermost first, then by thread and size.  The
  * profiler goes on while it is read: each row is right by itself, and sums are those of the rows.
  *
  * Threads     One extract, one thread.
@@ -16,11 +17,12 @@
 #include "out/pile.h"
 #include "prof/prof.h"
 
-/* Sums by stack and thread, read one at a time.  Indices are 0 .. prof_context_count() - 1; an
+/* Sums by stack, thread and size, read one at a time.  Indices are 0 .. prof_context_count() - 1; an
  * unused one reads as false. */
 struct prof_context {
     uint32_t stack;
     uint32_t thread;
+    uint32_t size_lg; /* of context.h */
     struct prof_sum live, accumulated, peak;
     double temporary; /* objects freed within a millisecond; only while opt.run_file is set */
 };
@@ -35,7 +37,7 @@ void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
 
 /* The copy. */
 struct extract_row {
-    uint32_t stack, thread;
+    uint32_t stack, thread, size_lg;
     uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */
     size_t first;   /* where its addresses begin */
     struct prof_sum live, accumulated;
@@ -72,9 +74,12 @@ const struct extract_thread *extract_thread(const struct extract *extract, uint3
 uintptr_t extract_address(const struct extract *extract, const struct extract_row *row,
                           uint32_t frame);
 
-/* The end of the run of rows that begins at this place, and their sums. */
+/* The end of the run of rows that begins at this place, and their sums; the second: of one thread. */
 uint32_t extract_stack(const struct extract *extract, uint32_t place, struct prof_sum *live,
                        struct prof_sum *accumulated);
+uint32_t extract_stack_of_thread(const struct extract *extract, uint32_t place,
+                                 struct prof_sum *live, struct prof_sum *accumulated);
+bool extract_are_together(const struct extract_row *row, const struct extract_row *other);
 
 /* The nearest whole number, for what is written out. */
 uint64_t extract_round(double value);

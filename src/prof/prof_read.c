@@ -40,6 +40,7 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
     *context = (struct prof_context){
         .stack = copy.stack,
         .thread = copy.owner,
+        .size_lg = copy.size_lg,
         .live = sum_of(&copy.live),
         .accumulated = sum_of(&copy.accumulated),
         .peak = sum_of(&copy.peak),

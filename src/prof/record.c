@@ -15,6 +15,7 @@
 
 #include <string.h>
 
+#include "base/bits.h"
 #include "base/hash.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -296,17 +297,17 @@ static inline bool count(struct record *record, struct context *context, uint32_
 /* Like context_find, which is called only if the stash does not have it; NULL, and the number 0,
  * without memory. */
 static inline struct context *find_context(struct record_stash *stash, uint32_t stack,
-                                           uint32_t owner, uint32_t *number) {
-    unsigned at = stack % RECORD_FOUND;
+                                           uint32_t owner, uint32_t size_lg, uint32_t *number) {
+    unsigned at = (stack + size_lg) % RECORD_FOUND;
     if (LIKELY(stash->found[at].stack == stack)) {
         *number = stash->found[at].context;
         struct context *context = context_at(*number);
         if (LIKELY(context->stack == stack && context->owner == owner &&
-                   context->generation == g.generation)) {
+                   context->size_lg == size_lg && context->generation == g.generation)) {
             return context;
         }
     }
-    *number = context_find(stack, owner, g.generation);
+    *number = context_find(stack, owner, size_lg, g.generation);
     stash->found[at].stack = *number != 0 ? stack : 0;
     stash->found[at].context = *number;
     return *number != 0 ? context_at(*number) : NULL;
@@ -318,7 +319,8 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
     assert(record->generation == RECORD_TAKEN && number <= g.last);
     uint32_t at;
     uint32_t stack = record->context;
-    struct context *context = find_context(stash, stack, owner, &at);
+    uint32_t size_lg = bits_floor_log2(record->usable);
+    struct context *context = find_context(stash, stack, owner, size_lg, &at);
     bool is_counted = count(record, context, at, weight_of(record->usable));
     count_class(record, true);
     if (UNLIKELY(recent_max() != 0)) {
@@ -404,7 +406,8 @@ void record_resize(uint32_t number, uint64_t usable) {
 bool record_enter_mapping(uint32_t number, uint32_t owner) {
     record_lock();
     struct record *record = record_at(number);
-    uint32_t at = context_find(record->context, owner, g.generation);
+    uint32_t size_lg = bits_floor_log2(record->usable);
+    uint32_t at = context_find(record->context, owner, size_lg, g.generation);
     bool is_counted = count(record, at != 0 ? context_at(at) : NULL, at, WEIGHT_ONE);
     record_unlock();
     if (!is_counted) {

@@ -2,8 +2,8 @@
  *
  * record.h - the ledger: one record for each sampled object that lives, and the sums over them.
  *
- *      record  --context-->  context (stack, thread)      sums over its records
- *                            totals                       sums over contexts
+ *      record  --context-->  context (stack, thread, size)    sums over its records
+ *                            totals                           sums over contexts
  *
  * A record is made in three steps, so that the lock is taken once for it:
  *

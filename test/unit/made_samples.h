@@ -155,21 +155,24 @@ static inline void weigh(struct prof_sum *sum, uint64_t objects, uint64_t size) 
     sum->all_bytes += (double)(objects * size);
 }
 
-static inline struct prof_context *context_of(uint32_t stack, uint32_t thread) {
+static inline struct prof_context *context_of(uint32_t stack, uint32_t thread, uint64_t size) {
+    uint32_t size_lg = 63 - (uint32_t)__builtin_clzll(size);
     for (uint32_t i = 0; i < context_count; i++) {
-        if (contexts[i].stack == stack && contexts[i].thread == thread) {
+        if (contexts[i].stack == stack && contexts[i].thread == thread &&
+            contexts[i].size_lg == size_lg) {
             return &contexts[i];
         }
     }
     check(context_count < CONTEXTS);
-    contexts[context_count] = (struct prof_context){.stack = stack, .thread = thread};
+    contexts[context_count] =
+        (struct prof_context){.stack = stack, .thread = thread, .size_lg = size_lg};
     return &contexts[context_count++];
 }
 
 /* Objects that were allocated, and how many of them live. */
 static inline void add_objects(uint32_t stack, uint32_t thread, uint64_t size, uint64_t objects,
                                uint64_t live) {
-    struct prof_context *context = context_of(stack, thread);
+    struct prof_context *context = context_of(stack, thread, size);
     weigh(&context->accumulated, objects, size);
     if (live > 0) {
         weigh(&context->live, live, size);

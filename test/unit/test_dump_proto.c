@@ -175,15 +175,18 @@ static void check_location(uint64_t id, uintptr_t return_address, uint64_t mappi
     check_eq(inner_value(location, 3), return_address - 1);
 }
 
-TEST(proto_has_a_sample_for_each_stack_and_thread) {
+/* The last two are of one stack, which has 17.5 objects: 8.5 and 9. */
+TEST(proto_has_a_sample_for_each_stack_thread_and_size) {
     make_sampled_example();
     dump_profile(DUMP_NOW);
-    check_eq(count_fields(2), 3);
-    static const uint64_t values[3][4] = {
-        {2563, 2624000, 1538, 1574400}, {513, 524800, 513, 524800}, {18, 1742842, 18, 1742842}};
-    static const char *const names[3] = {"0", "worker", "worker"};
-    static const uint64_t sizes[3] = {1024, 1024, 109226};
-    for (size_t i = 0; i < 3; i++) {
+    check_eq(count_fields(2), 4);
+    static const uint64_t values[4][4] = {{2563, 2624000, 1538, 1574400},
+                                          {513, 524800, 513, 524800},
+                                          {9, 557738, 9, 557738},
+                                          {9, 1185104, 9, 1185104}};
+    static const char *const names[4] = {"0", "worker", "worker", "worker"};
+    static const uint64_t sizes[4] = {1024, 1024, 65536, 131072};
+    for (size_t i = 0; i < 4; i++) {
         struct field sample;
         check(find_field(2, i, &sample));
         for (size_t v = 0; v < 4; v++) {
@@ -194,6 +197,28 @@ TEST(proto_has_a_sample_for_each_stack_and_thread) {
         check_eq(label(sample, "bytes"), sizes[i]);
         check_eq(label(sample, "request"), sizes[i] - 1);
     }
+}
+
+TEST(proto_rounds_the_sizes_of_a_stack_so_that_they_add_up) {
+    maps_text = "";
+    threads_known = 1;
+    uint32_t stack = add_stack(1, (uintptr_t[]){0x101});
+    for (uint64_t size = 1; size < 1 << 20; size *= 2) { /* 20 contexts of 1.4 objects: 28 */
+        add_objects(stack, 0, size, 1, 1);
+        context_of(stack, 0, size)->live.all_objects = 1.4;
+    }
+    dump_profile(DUMP_NOW);
+    check_eq(count_fields(2), 20);
+    uint64_t objects = 0;
+    struct field sample;
+    for (size_t i = 0; i < 20; i++) {
+        check(find_field(2, i, &sample));
+        uint64_t rounded = packed_value(sample, 2, 2);
+        check(rounded == 1 || rounded == 2);
+        check_eq(label(sample, "bytes"), UINT64_C(1) << i);
+        objects += rounded;
+    }
+    check_eq(objects, 28);
 }
 
 TEST(proto_has_each_address_once_in_its_mapping) {

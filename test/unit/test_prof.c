@@ -105,26 +105,37 @@ static unsigned pattern_of(uint32_t stack) {
     return 0;
 }
 
+/* The mean lies within the power of two. */
+static void check_sizes(const struct prof_sum *sum, uint32_t size_lg) {
+    check(sum->bytes >> size_lg >= sum->objects);
+    check(sum->objects == 0 || (sum->bytes - 1) >> (size_lg + 1) < sum->objects);
+}
+
 static void compare_with_model(void) {
     struct prof_totals totals = check_totals();
     check_same(&totals.live, &model.total);
     check_same(&totals.peak, &model.peak);
-    unsigned seen = 0;
+    struct prof_sum live[PATTERNS] = {0}, accumulated[PATTERNS] = {0}, peak[PATTERNS] = {0};
+    uint64_t sizes[PATTERNS] = {0}; /* a bit for each that was seen */
     for (uint32_t i = 0; i < prof_context_count(); i++) {
         struct prof_context context;
         if (prof_read_context(i, &context)) {
             unsigned pattern = pattern_of(context.stack);
             check_eq(context.thread, 0);
-            check_same(&context.live, &model.by_pattern[pattern]);
-            check_same(&context.accumulated, &model.accumulated[pattern]);
-            check_same(&context.peak, &model.at_peak[pattern]);
-            seen++;
+            check_sizes(&context.accumulated, context.size_lg);
+            check_sizes(&context.live, context.size_lg);
+            check_eq(sizes[pattern] >> context.size_lg & 1, 0);
+            sizes[pattern] |= UINT64_C(1) << context.size_lg;
+            add(&live[pattern], &context.live);
+            add(&accumulated[pattern], &context.accumulated);
+            add(&peak[pattern], &context.peak);
         }
     }
     for (unsigned i = 0; i < PATTERNS; i++) {
-        seen -= model.stacks[i] != 0;
+        check_same(&live[i], &model.by_pattern[i]);
+        check_same(&accumulated[i], &model.accumulated[i]);
+        check_same(&peak[i], &model.at_peak[i]);
     }
-    check_eq(seen, 0);
 }
 
 static void run_model(unsigned lg_sample, uint64_t seed) {
