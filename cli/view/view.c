@@ -87,6 +87,14 @@ uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots) 
     return count;
 }
 
+uint32_t view_line(const struct view *view, uint32_t slot) {
+    const struct profile *profile = view->profile;
+    uint32_t location = view->slot_location[slot];
+    const struct profile_location *at = &profile->locations[location];
+    uint32_t line = slot - view->first_slot[location];
+    return line < at->line_count ? profile->lines[at->lines + line].number : 0;
+}
+
 static void add_to(int64_t *sum, int64_t value) {
     *sum = profile_sum(*sum, value);
 }
@@ -106,12 +114,15 @@ static void choose_lines(const struct view *view, struct view_weight *weights,
         weights[node].slot = PROFILE_NONE;
     }
     for (uint32_t slot = 0; slot < view->slot_count; slot++) {
-        uint32_t *best = &weights[view->slot_node[slot]].slot;
+        struct view_weight *weight = &weights[view->slot_node[slot]];
+        uint32_t *best = &weight->slot;
         if (*best == PROFILE_NONE) {
             *best = slot;
             continue;
         }
         const struct line_weight *a = &lines[slot], *b = &lines[*best];
+        weight->has_many_lines |= weight->flat == 0 && a->cum != 0 && b->cum != 0 &&
+                                  view_line(view, slot) != view_line(view, *best);
         uint64_t flat = profile_magnitude(a->flat), best_flat = profile_magnitude(b->flat);
         if (flat > best_flat ||
             (flat == best_flat && profile_magnitude(a->cum) > profile_magnitude(b->cum))) {
@@ -244,7 +255,7 @@ static const char *module_place(const struct view *view, const struct profile_lo
                : "";
 }
 
-const char *view_place(const struct view *view, uint32_t slot) {
+static const char *place_text(const struct view *view, uint32_t slot, bool with_line) {
     const struct profile *profile = view->profile;
     uint32_t location = view->slot_location[slot];
     const struct profile_location *at = &profile->locations[location];
@@ -263,11 +274,19 @@ const char *view_place(const struct view *view, uint32_t slot) {
     if (function->file[0] == '\0') {
         return view->by == BY_ADDRESSES ? safe_text(function->name) : module_place(view, at);
     }
-    if (row->number != 0) {
+    if (row->number != 0 && with_line) {
         size_t length = strlen(text);
         snprintf(text + length, sizeof text - length, ":%" PRIu32, row->number);
     }
     return safe_text(text);
+}
+
+const char *view_place(const struct view *view, uint32_t slot) {
+    return place_text(view, slot, true);
+}
+
+const char *view_place_in(const struct view *view, uint32_t slot) {
+    return place_text(view, slot, false);
 }
 
 /* Fixed units have one digit after the point, so that columns compare at a glance. */

@@ -45,12 +45,16 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
 void view_index(struct view *view);
 void view_release(struct view *view);
 
+/* The line that a slot is, 0 where that is not known. */
+uint32_t view_line(const struct view *view, uint32_t slot);
+
 /* The slots of a sample, leaf first; room for `deepest` of them.  A sample without a stack has none. */
 uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots);
 
 struct view_weight {
     int64_t flat, cum, partner, base_flat, base_cum;
-    uint32_t slot; /* the heaviest line of the node */
+    uint32_t slot;       /* the heaviest line of the node */
+    bool has_many_lines; /* it only calls others, and not from this line alone */
 };
 
 /* One per node; to be freed. */
@@ -76,6 +80,8 @@ bool view_is_small(const struct view *view, int64_t value, double own_share);
 /* Texts, in the ring of cli.h. */
 const char *view_name(const struct view *view, uint32_t slot);
 const char *view_place(const struct view *view, uint32_t slot); /* "cache.c:88", or "" */
+const char *view_place_in(const struct view *view,
+                          uint32_t slot); /* "cache.c": where lines are merged */
 const char *view_value(const struct view *view, uint32_t type, int64_t value); /* with its unit */
 const char *view_share(const struct view *view, int64_t value);                /* "54.1%" */
 

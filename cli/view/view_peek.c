@@ -19,6 +19,7 @@ struct edge {
     uint32_t seen; /* the last sample, plus one */
     int64_t value;
     bool is_callee; /* the other one */
+    bool has_many_lines;
 };
 
 struct peek {
@@ -63,8 +64,9 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     peek->edges = must_have_room(peek->edges, id, &peek->room, sizeof *peek->edges);
     struct edge *edge = &peek->edges[id];
     if (id >= count) {
-        *edge = (struct edge){nodes[slot], nodes[other], other, 0, 0, is_callee};
+        *edge = (struct edge){nodes[slot], nodes[other], other, 0, 0, is_callee, false};
     }
+    edge->has_many_lines |= view_line(peek->view, other) != view_line(peek->view, edge->slot);
     if (edge->seen != sample + 1) {
         edge->seen = sample + 1;
         edge->value =
@@ -138,7 +140,8 @@ static void print_side(const struct peek *peek, uint32_t node, const struct view
         const struct edge *edge = &peek->edges[rows[i].id];
         put_row(&grid, view, edge->value, weight->cum);
         view_grid_put(&grid, view_name(view, edge->slot));
-        view_grid_put(&grid, view_place(view, edge->slot));
+        view_grid_put(&grid, edge->has_many_lines ? view_place_in(view, edge->slot)
+                                                  : view_place(view, edge->slot));
     }
     if (grid.count > 0) {
         fprintf(view->out, "  %s\n", is_callee ? "calls" : "called by");
@@ -149,7 +152,8 @@ static void print_side(const struct peek *peek, uint32_t node, const struct view
 
 static void print_node(const struct peek *peek, uint32_t node, const struct view_weight *weight) {
     const struct view *view = peek->view;
-    const char *place = view_place(view, weight->slot);
+    const char *place =
+        weight->has_many_lines ? view_place_in(view, weight->slot) : view_place(view, weight->slot);
     fprintf(view->out, "\n%s%s%s", view_name(view, weight->slot), place[0] != '\0' ? "  " : "",
             place);
     fprintf(view->out, "   flat %s %s", view_value(view, view->type, weight->flat),

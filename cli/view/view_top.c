@@ -12,9 +12,11 @@
 
 enum { OWN_ROWS = 30 };
 
-static void put_site(struct view_grid *grid, const struct view *view, uint32_t slot) {
-    view_grid_put(grid, view_name(view, slot));
-    view_grid_put(grid, view_place(view, slot));
+static void put_site(struct view_grid *grid, const struct view *view,
+                     const struct view_weight *weight) {
+    view_grid_put(grid, view_name(view, weight->slot));
+    view_grid_put(grid, weight->has_many_lines ? view_place_in(view, weight->slot)
+                                               : view_place(view, weight->slot));
 }
 
 /* Objects beside bytes, or bytes beside objects, and the mean size either way. */
@@ -58,7 +60,7 @@ static void print_report(const struct view *view, const struct view_weight *weig
         if (has_partner) {
             put_partner(&grid, view, weight);
         }
-        put_site(&grid, view, weight->slot);
+        put_site(&grid, view, weight);
     }
     view_grid_print(&grid, view->out);
 }
@@ -84,7 +86,7 @@ static void print_comparison(const struct view *view, const struct view_weight *
         int64_t change = by_cum ? weight->cum : weight->flat;
         view_grid_put(&grid, view_value(view, view->type, change));
         view_grid_put(&grid, change_text(change, by_cum ? weight->base_cum : weight->base_flat));
-        put_site(&grid, view, weight->slot);
+        put_site(&grid, view, weight);
     }
     view_grid_print(&grid, view->out);
 }

@@ -7,7 +7,8 @@
  *         └─ 18.6 MiB  15.7% cache_insert  cache.c:88 ■■■
  *
  * The number is what came through the branch; the bar is what its end allocated itself, twenty squares
- * for everything.
+ * for everything.  The line is that of the allocation, or of the call on the way to all that is below; where
+ * several lines call, there is none.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ struct branch {
     int64_t cum, flat;
     uint64_t heaviest;
     bool is_shown;
+    bool has_own;        /* a sample ends here: the slot is of the heaviest such */
+    bool has_many_lines; /* none does, and others are called from several lines */
 };
 
 struct tree {
@@ -51,21 +54,35 @@ static uint32_t add_branch(struct tree *tree, uint32_t parent, uint32_t slot) {
     return id;
 }
 
+/* The line of the heaviest sample; what the function allocates itself goes before what it calls. */
+static void note_line(const struct view *view, struct branch *branch, uint32_t slot, int64_t value,
+                      bool is_end) {
+    uint64_t weight = profile_magnitude(value);
+    if (weight == 0 || (branch->has_own && !is_end)) {
+        return;
+    }
+    bool is_first = branch->heaviest == 0 || (is_end && !branch->has_own);
+    branch->has_own |= is_end;
+    branch->has_many_lines =
+        !branch->has_own && (branch->has_many_lines ||
+                             (!is_first && view_line(view, slot) != view_line(view, branch->slot)));
+    if (is_first || weight > branch->heaviest) {
+        branch->heaviest = weight;
+        branch->slot = slot;
+    }
+}
+
 static void add_stack(struct tree *tree, uint32_t sample, uint32_t *slots) {
     int64_t value = profile_value(tree->view->profile, sample, tree->view->type);
     uint32_t count = view_unroll(tree->view, sample, slots), parent = PROFILE_NONE;
     for (uint32_t level = 0; level < count && level < MOST_LEVELS; level++) {
         uint32_t slot = slots[count - 1 - level];
+        bool is_end = level + 1 == count || level + 1 == MOST_LEVELS;
         uint32_t id = add_branch(tree, parent, slot);
         struct branch *branch = &tree->branches[id];
         branch->cum = profile_sum(branch->cum, value);
-        if (level + 1 == count || level + 1 == MOST_LEVELS) {
-            branch->flat = profile_sum(branch->flat, value);
-        }
-        if (profile_magnitude(value) > branch->heaviest) {
-            branch->heaviest = profile_magnitude(value);
-            branch->slot = slot;
-        }
+        branch->flat = profile_sum(branch->flat, is_end ? value : 0);
+        note_line(tree->view, branch, slot, value, is_end);
         parent = id;
     }
 }
@@ -131,7 +148,8 @@ static void arrange(struct tree *tree) {
 static void print_branch(const struct tree *tree, uint32_t id) {
     const struct view *view = tree->view;
     const struct branch *branch = &tree->branches[id];
-    const char *place = view_place(view, branch->slot);
+    const char *place =
+        branch->has_many_lines ? view_place_in(view, branch->slot) : view_place(view, branch->slot);
     fprintf(view->out, "%s %6s %s%s%s", view_value(view, view->type, branch->cum),
             view_share(view, branch->cum), view_name(view, branch->slot),
             place[0] != '\0' ? "  " : "", place);

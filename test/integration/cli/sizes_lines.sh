@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # What reports say of one function that makes blocks of several sizes for several callers: a selection by size
-# finds the large ones among the small ones.
+# finds the large ones among the small ones, and callers are shown with the line of their call.
 
 # shellcheck source=test/lib/golden.sh
 . "$(dirname -- "$0")/../../lib/golden.sh"
@@ -42,7 +42,7 @@ under_libc PATH="$PATH" LC_ALL=C.UTF-8 tally run --rate=exact -o sizes.tally ./s
 
 # Of the program itself: what starts it has other names and lines on other systems.
 report() {
-    show sh -c "tally report --focus='^main\$' $* sizes.tally | tail -n +3 | grep -v -e libc -e _start"
+    show sh -c "tally report --show-from='^main\$' $* sizes.tally | tail -n +3"
 }
 
 say Three blocks of 2 MiB are among 297 of 1 KiB that the same line made.
@@ -50,3 +50,8 @@ report --top --size=1M:
 report --top --size=1M: -m inuse_objects
 report --top --size=:2K -m inuse_objects
 report --top -m inuse_objects
+
+say A caller has the line of its call, and none where several lines call.
+report --tree
+report --tree --by=lines
+report --peek=keep
