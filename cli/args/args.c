@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "common/cli.h"
 
-enum { NAME_MOST = 64, WORDS_MOST = 4096 };
+enum { NAME_MOST = NEAREST_MOST, WORDS_MOST = 4096 };
 
 unsigned args_wants_help;
 
@@ -37,34 +38,6 @@ struct reading {
 
 /* Nearest words. */
 
-static size_t least_of(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* Insertions, deletions, replacements and swaps of neighbours that make one word the other. */
-static size_t distance(const char *a, const char *b) {
-    size_t rows[3][NAME_MOST + 1];
-    size_t a_length = strlen(a), b_length = strlen(b);
-    if (a_length > NAME_MOST || b_length > NAME_MOST) {
-        return NAME_MOST;
-    }
-    for (size_t j = 0; j <= b_length; j++) {
-        rows[0][j] = j;
-    }
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t *now = rows[i % 3], *last = rows[(i + 2) % 3], *before = rows[(i + 1) % 3];
-        now[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t cost = a[i - 1] != b[j - 1];
-            now[j] = least_of(least_of(last[j], now[j - 1]) + 1, last[j - 1] + cost);
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-                now[j] = least_of(now[j], before[j - 2] + 1);
-            }
-        }
-    }
-    return rows[a_length % 3][b_length];
-}
-
 /* The closest word so far. */
 struct nearest {
     const char *word;
@@ -84,7 +57,7 @@ static void nearest_try(struct nearest *nearest, const char *name, size_t length
     }
     memcpy(copy, name, length);
     copy[length] = '\0';
-    size_t steps = distance(nearest->word, copy);
+    size_t steps = nearest_distance(nearest->word, strlen(nearest->word), copy, length);
     if (steps < nearest->distance && steps < length) {
         nearest->distance = steps;
         strcpy(nearest->name, copy);

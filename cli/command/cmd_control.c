@@ -54,6 +54,10 @@ static enum exit_code ask(const struct target *target, const char *verb, const c
 /* The format asked for, or that of the file's ending.  NULL after a sentence. */
 static const struct export_format *choose_format(void) {
     const struct export_format *format = export_by_name("pprof");
+    if (options.kind == LIVE_ALLOCS && options.no_names) {
+        complain(EXIT_USAGE, "--no-names saves what the process writes, and that is --kind=heap");
+        return NULL;
+    }
     if (options.format != NULL) {
         format = export_by_name(options.format);
     } else if (options.path != NULL && export_by_ending(options.path) != NULL) {
@@ -148,8 +152,11 @@ static void tell_saved(const struct output *output, const struct symbolize_resul
     }
 }
 
-/* Does the process write this format itself? */
+/* Does the process write this format itself, and the kind? */
 static bool is_of_process(const struct export_format *format, enum live_kind kind) {
+    if (kind == LIVE_ALLOCS) {
+        return false;
+    }
     if (strcmp(format->name, "pprof") == 0) {
         return options.no_names;
     }
@@ -505,8 +512,9 @@ static const struct arg_option output_options[] = {
      "unknown"},
     {"no-names", 0, ARG_SWITCH, NULL, NULL, false, &options.no_names,
      "addresses stay as they are, which is quicker"},
-    {"kind", 0, ARG_CHOICE, "KIND", "heap|peak|cpu", false, &options.kind,
-     "What is live now, what was live at the peak, or where processor time went"},
+    {"kind", 0, ARG_CHOICE, "KIND", "heap|peak|allocs|cpu", false, &options.kind,
+     "What is live now, what was live at the peak, what was allocated so far, or where processor time "
+     "went; tally leak-check finds what is lost"},
     {0},
 };
 

@@ -19,7 +19,7 @@ enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, c
     bool is_stopped = strchr("Tt", target_state(target->pid)) != NULL;
     uint64_t wait_ns = is_stopped ? UINT64_C(1000000000) : UINT64_C(65000000000);
     static const char *const kinds[] = {
-        [LIVE_HEAP] = "heap", [LIVE_PEAK] = "peak", [LIVE_CPU] = "cpu"};
+        [LIVE_HEAP] = "heap", [LIVE_PEAK] = "peak", [LIVE_ALLOCS] = "heap", [LIVE_CPU] = "cpu"};
     struct wire_writer request;
     wire_begin(&request, "dump");
     wire_add(&request, "kind", kinds[kind]);
@@ -58,6 +58,10 @@ enum exit_code live_dump_take(const struct target *target, enum live_kind kind,
     if (*profile == NULL) {
         return complain(EXIT_BAD_INPUT, "the profile of process %ld is not readable: %s",
                         target->pid, safe_text(why));
+    }
+    uint32_t allocated = profile_find_type(*profile, "alloc_space");
+    if (kind == LIVE_ALLOCS && allocated != PROFILE_NONE) {
+        (*profile)->default_type = allocated;
     }
     struct symbolize_options options = args_symbolize;
     options.pid = target->pid;

@@ -9,7 +9,8 @@
 #include "names/symbolize.h"
 #include "profile/profile.h"
 
-enum live_kind { LIVE_HEAP, LIVE_PEAK, LIVE_CPU };
+/* LIVE_ALLOCS is LIVE_HEAP as seen by who wants to know what was allocated, whether it lives or not. */
+enum live_kind { LIVE_HEAP, LIVE_PEAK, LIVE_ALLOCS, LIVE_CPU };
 
 /* The process writes "pprof", "jemalloc", "gperftools" or "gperftools-cpu" to a regular file. */
 enum exit_code live_dump_raw(const struct target *target, enum live_kind kind, const char *format,

@@ -19,6 +19,7 @@
 #include "base/os.h"
 #include "control/control.h"
 #include "opt/opt.h"
+#include "out/out_file.h"
 #include "prof/prof.h"
 
 enum { SUFFIX_BYTES = 24, MOST_TRIES = 10000 };
@@ -93,14 +94,16 @@ static size_t put_prefix(char *path) {
 }
 
 void numbered_dump(const char *reason) {
-    char path[sizeof(prefix) + 2 * SUFFIX_BYTES];
+    char path[sizeof(prefix) + 2 * SUFFIX_BYTES + OUT_FILE_TIME_BYTES];
     size_t length = put_prefix(path);
     if (os_facts.secure || length == 0) {
         return;
     }
     int error = -EEXIST;
     for (unsigned i = 0; error == -EEXIST && i < MOST_TRIES; i++) {
-        fmt_text(path + length, SUFFIX_BYTES, ".%04u.heap", ++g.number);
+        size_t end = length + fmt_text(path + length, SUFFIX_BYTES, ".%04u", ++g.number);
+        end += out_file_put_time(path + end, OUT_FILE_TIME_BYTES);
+        fmt_text(path + end, SUFFIX_BYTES, ".heap");
         error = dump_to_file(path, DUMP_GPERFTOOLS, DUMP_NOW);
     }
     if (error == 0) {

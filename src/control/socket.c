@@ -289,10 +289,13 @@ static void log_more(void) {
     }
 }
 
-/* A client that looks again and again, as `tally top` does, is logged once a minute, with the
- * number of requests.  What changes something, or is refused, is logged each time. */
+/* If that is wanted.  A client that looks again and again, as `tally top` does, is logged once a minute,
+ * with the number of requests.  What changes something, or is refused, is logged each time. */
 static void log_request(const struct client *client, const char *verb, unsigned code) {
     uint64_t now_ms = os_now_ms();
+    if (!opt.control_log) {
+        return;
+    }
     bool only_looks = code == 0 && !verbs_changes(verb);
     if (only_looks && client->pid == said.pid && client->user == said.user &&
         strcmp(verb, said.verb) == 0 && now_ms - said.since_ms < SAID_MS) {

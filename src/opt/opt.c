@@ -15,6 +15,7 @@
 #include "base/fmt.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "opt/opt_sources.h"
 
 struct options opt;
@@ -432,7 +433,30 @@ static void take(const struct opt_row *row, struct piece value, uint64_t number,
     }
 }
 
+/* The option that differs in less than a quarter of its letters; NULL if there is none. */
+static const char *find_nearest(struct piece key) {
+    const char *nearest = NULL;
+    size_t least = key.length / 4 + 1;
+    for (size_t i = 0; i < opt_count() && key.length <= NEAREST_MOST; i++) {
+        const char *name = rows[i].name;
+        size_t steps = nearest_distance(key.start, key.length, name, strlen(name));
+        if (steps < least) {
+            least = steps;
+            nearest = name;
+        }
+    }
+    return nearest;
+}
+
 /* `value.start` is the end of the key where no colon follows it. */
+static void say_unknown(struct piece key, struct piece value, const char *source) {
+    bool alone = value.start == key.start + key.length;
+    const char *nearest = find_nearest(key);
+    log_line("unknown option '%s%s%s' in %s is ignored%s%s%s", quote(key).text, alone ? "" : ":",
+             quote(value).text, source, nearest != NULL ? "; did you mean '" : "",
+             nearest != NULL ? nearest : "", nearest != NULL ? "'?" : "");
+}
+
 static void apply(struct piece key, struct piece value, const char *source) {
     const struct opt_row *row = find_row(key);
     uint64_t number;
@@ -443,9 +467,7 @@ static void apply(struct piece key, struct piece value, const char *source) {
     if (row != NULL) {
         refuse(row, value, source);
     } else {
-        bool alone = value.start == key.start + key.length;
-        log_line("unknown option '%s%s%s' in %s is ignored", quote(key).text, alone ? "" : ":",
-                 quote(value).text, source);
+        say_unknown(key, value, source);
     }
     g.mistakes += !may_come_and_go(key);
 }

@@ -224,7 +224,11 @@ static size_t put_namespace(char *path, size_t capacity) {
 
 /* 20260131T235959Z: days are counted from 1 March of year 0, so that a leap day ends its year; five
  * months have 153 days. */
-static size_t put_time(char *path, size_t capacity) {
+size_t out_file_put_time(char *path, size_t capacity) {
+    if (!opt.prof_time_in_name) {
+        path[0] = '\0';
+        return 0;
+    }
     uint64_t seconds = os_wall_ns() / 1000000000;
     uint64_t days = seconds / 86400 + 719468;
     uint64_t era = days / 146097, of_era = days % 146097;
@@ -276,9 +280,7 @@ bool out_file_name_dump(char *path, char kind) {
     for (int i = 0; i < TAKEN_MOST; i++) {
         size_t length = start + fmt_text(path + start, OUT_FILE_NAME_BYTES - start, ".%u.%c%s",
                                          count(&g.sequence), kind, number);
-        if (opt.prof_time_in_name) {
-            length += put_time(path + length, OUT_FILE_NAME_BYTES - length);
-        }
+        length += out_file_put_time(path + length, OUT_FILE_NAME_BYTES - length);
         fmt_text(path + length, OUT_FILE_NAME_BYTES - length, "%s", ending());
         if (!os_exists(path)) {
             break;

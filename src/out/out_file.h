@@ -48,5 +48,9 @@ int out_file_judge(const char *path);
 bool out_file_name_dump(char *path, char kind);
 bool out_file_name_log(char *path);
 
+/* Puts ".20260131T235959Z" at the end of a name, or nothing unless prof_time_in_name; returns its length. */
+enum { OUT_FILE_TIME_BYTES = 24 };
+size_t out_file_put_time(char *end, size_t capacity);
+
 /* The prefix of automatic names from now on; false when it is too long. */
 bool out_file_set_prefix(const char *prefix);

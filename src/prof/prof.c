@@ -48,8 +48,9 @@ enum { MEMOS_LG = 8, NAMED_BYTES = 4096 };
 struct sampler {
     struct sampler *next; /* unused ones */
     uint32_t owner;
-    size_t bytes;  /* that samples stand for since the thread's name was last read */
-    bool is_named; /* by the program, through prof_thread_set_name */
+    size_t bytes;       /* that samples stand for since the thread's name was last read */
+    bool is_named;      /* by the program, through prof_thread_set_name */
+    void *hooked_frame; /* whose stack a hook is asked for just now */
     struct record_stash stash;
     struct unwind_thread unwind;
     struct trie_path path;
@@ -64,7 +65,6 @@ static __thread struct {
     uint8_t is_over;         /* the thread ends */
     uint8_t choice;          /* enum choice: is this thread sampled? */
     uint8_t busy;            /* a function of the program or of libc runs on our behalf */
-    void *hooked_frame;      /* whose stack a hook is asked for just now */
 } self;
 
 static struct {
@@ -210,6 +210,7 @@ static struct sampler *take_sampler(void) {
     sampler->owner = owner;
     sampler->bytes = NAMED_BYTES;
     sampler->is_named = false;
+    sampler->hooked_frame = NULL;
     unwind_begin(&sampler->unwind);
     return sampler;
 }
@@ -330,13 +331,13 @@ static void *get_hook(void *_Atomic *word) {
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-static COLD unsigned ask_hook(tell_backtrace *hook, void *frame, uintptr_t *addresses,
+static COLD unsigned ask_hook(tell_backtrace *hook, struct sampler *sampler, void *frame,
                               unsigned most) {
     unsigned count = 0;
     struct thread_outside before = go_outside();
-    self.hooked_frame = frame;
-    hook((void **)addresses, &count, most);
-    self.hooked_frame = NULL;
+    sampler->hooked_frame = frame;
+    hook((void **)sampler->addresses, &count, most);
+    sampler->hooked_frame = NULL;
     come_back(before);
     return (unsigned)min_size(count, most);
 }
@@ -361,8 +362,9 @@ void prof_backtrace(void **addresses, unsigned *count, unsigned most) {
     if (!g.was_armed || most == 0) {
         return;
     }
-    if (self.hooked_frame != NULL) {
-        *count = walk_for_hook(&self.sampler->unwind, self.hooked_frame, addresses, most);
+    struct sampler *sampler = self.sampler;
+    if (sampler != NULL && sampler->hooked_frame != NULL) {
+        *count = walk_for_hook(&sampler->unwind, sampler->hooked_frame, addresses, most);
         return;
     }
     size_t bytes = align_up(sizeof(struct unwind_thread), os_facts.page_bytes);
@@ -409,7 +411,7 @@ static inline __attribute__((always_inline)) uint32_t find_stack(struct sampler 
     tell_backtrace *hook = get_hook(&tell_hooks.backtrace);
     struct unwind_stack stack = {0};
     if (UNLIKELY(hook != NULL)) {
-        stack.count = ask_hook(hook, frame, sampler->addresses, most);
+        stack.count = ask_hook(hook, sampler, frame, most);
     } else {
         stack = unwind_again(&sampler->unwind, frame, sampler->addresses, most);
     }

@@ -50,7 +50,7 @@ says "tally: invalid value '' for option 'narenas' in TALLY_CONF is ignored" TAL
 says "tally: invalid value '' for option 'narenas' in TALLY_CONF is ignored" TALLY_CONF=narenas
 says "tally: unknown option '?[31m?:1' in TALLY_CONF is ignored" \
     TALLY_CONF="$(printf '\033[31m\001'):1"
-says "tally: unknown option ' narenas:1' in TALLY_CONF is ignored" 'TALLY_CONF= narenas:1'
+says "tally: unknown option ' narenas:1' in TALLY_CONF is ignored; did you mean 'narenas'?" 'TALLY_CONF= narenas:1'
 says "tally: unknown option 'a:1' in MALLOC_CONF is ignored
 tally: unknown option 'b:2' in JE_MALLOC_CONF is ignored" MALLOC_CONF=a:1 JE_MALLOC_CONF=b:2
 says '' MALLOC_CONF=hpa:true,prof_prefix:x,percpu_arena:percpu,metadata_thp:auto,lg_tcache_max:12
@@ -91,7 +91,8 @@ command -v "$compiler" >/dev/null || skip "there is no C compiler"
     -DTALLY_MALLOC_CONF='"zero:tru,zero:true"' -I"$here/src" -o "$scratch/built" "$here/test/integration/program_conf.c" \
     "$here"/src/opt/opt.c "$here"/src/opt/opt_sources.c "$here"/src/opt/opt_gperftools.c \
     "$here"/src/opt/opt_heapcheck.c "$here"/src/base/os_linux.c "$here"/src/base/os_confined.c \
-    "$here"/src/base/os_shared.c "$here"/src/base/log.c "$here"/src/base/fmt.c || fail "program_conf.c does not compile"
+    "$here"/src/base/os_shared.c "$here"/src/base/log.c "$here"/src/base/fmt.c \
+    "$here"/src/base/nearest.c || fail "program_conf.c does not compile"
 warning="tally: invalid value 'program' for option 'zero' in malloc_conf is ignored
 tally: invalid value 'variable' for option 'zero' in TALLY_CONF is ignored
 tally: invalid value 'harder' for option 'zero' in malloc_conf_2_conf_harder is ignored"

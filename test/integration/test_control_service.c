@@ -258,8 +258,18 @@ TEST(s12_a_program_that_has_confined_itself_is_not_killed_at_its_end) {
     check_eq(end_target(), 0);
 }
 
-TEST(s13_each_request_leaves_a_line) {
+TEST(s13_requests_leave_nothing_on_standard_error) {
     start("control:read");
+    int fd = reach();
+    ask(fd, "hello");
+    ask(fd, "purge");
+    ask(fd, "bogus");
+    check_eq(end_target(), 0);
+    check_str(errors_of_target(), "");
+}
+
+TEST(s13_each_request_leaves_a_line_if_that_is_wanted) {
+    start("control:read,control_log:true");
     int fd = reach();
     ask(fd, "hello");
     ask(fd, "purge");
@@ -270,7 +280,7 @@ TEST(s13_each_request_leaves_a_line) {
 }
 
 TEST(s13_who_looks_again_and_again_is_counted) {
-    start("control:write");
+    start("control:write,control_log:true");
     int fd = reach();
     for (int i = 0; i < 4; i++) {
         check(begins(ask(fd, "stats"), "ok"));
@@ -284,7 +294,7 @@ TEST(s13_who_looks_again_and_again_is_counted) {
 
 /* A program that closes standard error may get a file of its own under that number. */
 TEST(s13_nothing_is_written_to_a_file_in_the_place_of_standard_error) {
-    start("control:write");
+    start("control:write,control_log:true");
     int fd = reach();
     check(begins(ask(fd, "hello"), "ok "));
     check_str(order('2'), "done");

@@ -265,7 +265,7 @@ static int run_beside_target(int (*work)(void), pid_t *pid) {
     if (geteuid() != 0) {
         skip("only root can become another user");
     }
-    start("control:write");
+    start("control:write,control_log:true");
     check_eq(look(target.pid), 1);
     *pid = fork();
     if (*pid == 0) {

@@ -135,12 +135,27 @@ TEST(unknown_key_is_one_warning_and_ignored) {
     struct options before = defaults();
     check_str(parse("no_such_key:1"),
               "tally: unknown option 'no_such_key:1' in TEST_CONF is ignored\n");
-    check_str(parse("narena:1"), "tally: unknown option 'narena:1' in TEST_CONF is ignored\n");
-    check_str(parse("narenass:1"), "tally: unknown option 'narenass:1' in TEST_CONF is ignored\n");
     check_str(parse("NARENAS:1"), "tally: unknown option 'NARENAS:1' in TEST_CONF is ignored\n");
-    check_str(parse(" narenas:1"), "tally: unknown option ' narenas:1' in TEST_CONF is ignored\n");
     check_str(parse("unknown"), "tally: unknown option 'unknown' in TEST_CONF is ignored\n");
     check_str(parse(":5"), "tally: unknown option ':5' in TEST_CONF is ignored\n");
+    check(same_options(&before, &opt));
+}
+
+TEST(unknown_key_that_is_nearly_one_is_told_which) {
+    struct options before = defaults();
+    static const char *const keys[][2] = {{"narena", "narenas"},
+                                          {"narenass", "narenas"},
+                                          {" narenas", "narenas"},
+                                          {"g_prof_interval", "lg_prof_interval"},
+                                          {"prof_actvie", "prof_active"}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        char entry[40], said[160];
+        snprintf(entry, sizeof entry, "%s:1", keys[i][0]);
+        snprintf(said, sizeof said,
+                 "tally: unknown option '%s:1' in TEST_CONF is ignored; did you mean '%s'?\n",
+                 keys[i][0], keys[i][1]);
+        check_str(parse(entry), said);
+    }
     check(same_options(&before, &opt));
 }
 
@@ -274,7 +289,7 @@ static const struct {
      " disable_large_size_classes"
      " huge_arena_pac_thp hpa hpa_hugify_sync experimental_hpa_start_huge_if_thp_always"
      " experimental_hpa_enforce_hugify all_slow prof_time_in_name prof_mmap prof_mmap_only"
-     " prof_mmap_log stats_page hide_addresses"
+     " prof_mmap_log stats_page hide_addresses control_log"
      " leak_list_objects leak_say_none leak_since_main leak_threads leak_globals"
      " leak_test_alignment"},
     {VALUE_STRING,

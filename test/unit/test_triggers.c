@@ -480,6 +480,16 @@ TEST(files_that_exist_are_passed_over) {
     check_str(profiler.path, "/x/h.0004.heap");
 }
 
+TEST(numbered_files_tell_the_time_when_asked) {
+    start_numbered(",prof_time_in_name:true");
+    numbered_dump("x");
+    unsigned day, time;
+    int length = 0;
+    check_eq(sscanf(profiler.path, "/x/h.0001.%8uT%6uZ.heap%n", &day, &time, &length), 2);
+    check_eq((size_t)length, strlen(profiler.path));
+    check(day >= 20200101 && time < 240000);
+}
+
 TEST(a_file_that_cannot_be_written_is_one_line) {
     start_numbered("");
     profiler.error = -ENOSPC;

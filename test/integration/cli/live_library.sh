@@ -42,7 +42,7 @@ done
 mkdir -m 700 "$scratch/run"
 mkfifo "$scratch/in" "$scratch/out"
 exec 6<>"$scratch/in" 7<>"$scratch/out"
-start_under_tally TALLY_CONF=control:write XDG_RUNTIME_DIR="$scratch/run" "$scratch/$name" <&6 >&7 \
+start_under_tally TALLY_CONF=control:write,control_log:true XDG_RUNTIME_DIR="$scratch/run" "$scratch/$name" <&6 >&7 \
     2>"$scratch/audit"
 target=$started
 stop_target() {
@@ -89,6 +89,10 @@ show sh -c 'grep -c "main;hold_on" heap.folded'
 show tally dump -o heap.heap "$name"
 show sh -c 'head -c 8 heap.heap; echo'
 show tally dump -o heap.pb.gz "$name"
+pause
+show sh -c "tally -q dump --kind=allocs -o allocs.pb.gz $name && tally report --top allocs.pb.gz | grep -o '^alloc_space'"
+show tally dump --kind=allocs --no-names "$name"
+show tally dump --kind=leaks "$name"
 pause
 show tally set arenas.dirty_decay_ms=-1 "$name"
 show tally set arenas.dirty_decay_ms=10 background_thread=false "$name"
