@@ -81,6 +81,11 @@ static bool choose_moment(const char *path, const struct read_run *run, const st
         return false;
     } else if (suffix->has_time && run->moment_count > 0) {
         choice->moment = moment_at(run->moments, run->moment_count, suffix->t_ns);
+        uint64_t end = run->moments[run->moment_count - 1].t_ns;
+        if (suffix->t_ns > end) {
+            note("%s ends at %s, which is shown instead of %s", safe_text(path), duration_text(end),
+                 duration_text(suffix->t_ns));
+        }
     }
     return !choice->is_cpu || choose_cpu_moment(path, run, suffix, choice, status);
 }
@@ -172,8 +177,13 @@ struct profile *read_chosen(struct read_run *run, const struct read_choice *choi
 struct profile *read_argument(const char *word, bool wants_cpu, int *status) {
     struct read_choice choice = {.wants_cpu = wants_cpu};
     struct read_run *run = read_argument_run(word, &choice, status);
+    uint64_t reach;
     if (run == NULL) {
         return NULL;
+    }
+    const char *why = read_reach(run, &reach);
+    if (why != NULL && !choice.is_given && run->moment_count > 0) {
+        note("%s reaches only until %s: %s", safe_text(word), duration_text(reach), why);
     }
     struct profile *profile = read_chosen(run, &choice, word, status);
     if (profile != NULL) { /* it no longer belongs to the run */

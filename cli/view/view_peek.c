@@ -17,7 +17,7 @@ struct edge {
     uint32_t node, other;
     uint32_t slot; /* of the other one */
     uint32_t seen; /* the last sample, plus one */
-    int64_t value;
+    struct view_sum sum;
     bool is_callee; /* the other one */
 };
 
@@ -63,12 +63,11 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     peek->edges = must_have_room(peek->edges, id, &peek->room, sizeof *peek->edges);
     struct edge *edge = &peek->edges[id];
     if (id >= count) {
-        *edge = (struct edge){nodes[slot], nodes[other], other, 0, 0, is_callee};
+        *edge = (struct edge){nodes[slot], nodes[other], other, 0, {0, 0}, is_callee};
     }
     if (edge->seen != sample + 1) {
         edge->seen = sample + 1;
-        edge->value =
-            profile_sum(edge->value, profile_value(peek->view->profile, sample, peek->view->type));
+        view_add(peek->view, &edge->sum, sample, peek->view->type);
     }
 }
 
@@ -105,12 +104,13 @@ static void arrange(struct peek *peek) {
     }
 }
 
-static void put_row(struct view_grid *grid, const struct view *view, int64_t value, int64_t cum) {
+static void put_row(struct view_grid *grid, const struct view *view, struct view_sum sum,
+                    struct view_sum cum) {
     char text[32];
-    double percent = cum != 0 ? 100 * fabs((double)value / (double)cum) : 0;
+    double percent = cum.value != 0 ? 100 * fabs((double)sum.value / (double)cum.value) : 0;
     snprintf(text, sizeof text, "%.1f%%", percent);
     view_grid_put(grid, "  ");
-    view_grid_put(grid, view_value(view, view->type, value));
+    view_grid_put(grid, view_figure(view, view->type, sum));
     view_grid_put(grid, text);
 }
 
@@ -122,21 +122,21 @@ static void print_side(const struct peek *peek, uint32_t node, const struct view
     struct view_row *rows = must_alloc((most + 1) * sizeof *rows);
     for (uint32_t i = peek->first[node]; i < peek->first[node + 1]; i++) {
         const struct edge *edge = &peek->edges[peek->order[i]];
-        if (edge->is_callee == is_callee && edge->value != 0) {
-            rows[count++] =
-                (struct view_row){edge->value, 0, view_sort_name(view, edge->slot), peek->order[i]};
+        if (edge->is_callee == is_callee && edge->sum.value != 0) {
+            rows[count++] = (struct view_row){edge->sum.value, 0, view_sort_name(view, edge->slot),
+                                              peek->order[i]};
         }
     }
     view_sort(rows, count);
     struct view_grid grid = {.columns = "lrrll"};
-    if (is_callee && weight->flat != 0) {
+    if (is_callee && weight->flat.value != 0) {
         put_row(&grid, view, weight->flat, weight->cum);
         view_grid_put(&grid, "(itself)");
         view_grid_put(&grid, "");
     }
     for (size_t i = 0; i < count; i++) {
         const struct edge *edge = &peek->edges[rows[i].id];
-        put_row(&grid, view, edge->value, weight->cum);
+        put_row(&grid, view, edge->sum, weight->cum);
         view_grid_put(&grid, view_name(view, edge->slot));
         view_grid_put(&grid, view_place(view, edge->slot));
     }
@@ -152,10 +152,10 @@ static void print_node(const struct peek *peek, uint32_t node, const struct view
     const char *place = view_place(view, weight->slot);
     fprintf(view->out, "\n%s%s%s", view_name(view, weight->slot), place[0] != '\0' ? "  " : "",
             place);
-    fprintf(view->out, "   flat %s %s", view_value(view, view->type, weight->flat),
-            view_share(view, weight->flat));
-    fprintf(view->out, "   cum %s %s\n", view_value(view, view->type, weight->cum),
-            view_share(view, weight->cum));
+    fprintf(view->out, "   flat %s %s", view_figure(view, view->type, weight->flat),
+            view_share(view, weight->flat.value));
+    fprintf(view->out, "   cum %s %s\n", view_figure(view, view->type, weight->cum),
+            view_share(view, weight->cum.value));
     print_side(peek, node, weight, false);
     print_side(peek, node, weight, true);
 }
@@ -165,7 +165,7 @@ static void print_nodes(const struct peek *peek) {
     size_t count, most = view_most_rows(peek->view, SIZE_MAX), shown = 0;
     struct view_row *rows = view_rows(peek->view, weights, &count);
     for (size_t i = 0; i < count; i++) {
-        rows[i].value = weights[rows[i].id].cum;
+        rows[i].value = weights[rows[i].id].cum.value;
     }
     view_sort(rows, count);
     for (size_t i = 0; i < count && shown < most; i++) {
