@@ -20,6 +20,7 @@
 #include "args/args.h"
 #include "command/verdicts.h"
 #include "common/cli.h"
+#include "common/glyph.h"
 #include "names/symbolize.h"
 #include "read/known.h"
 #include "select/argument.h"
@@ -318,42 +319,51 @@ static bool check_allocs(struct check *check) {
            tell(add_verdict(check, "allocs", allocs, limit, "count"), profile, type);
 }
 
+/* An end of the interval of a / b: where a - x b is as far from 0 as chance takes it (Fieller).  `of_a`
+ * and `of_b` are how far off a and b may be. */
+static double end_of_ratio(double a, double of_a, double b, double of_b, bool is_low) {
+    double room = b * b - of_b * of_b, product = a * b;
+    double sum = product + sqrt(fmax(product * product - room * (a * a - of_a * of_a), 0));
+    return is_low ? (a * a - of_a * of_a) / sum : room > 0.01 * b * b ? sum / room : INFINITY;
+}
+
 /* after / before - 1, and how far off that may be. */
 static struct figure growth_of(struct figure after, struct figure before) {
-    if (before.value <= 0) {
-        bool is_certain = before.kind == FIGURE_EXACT || after.value == 0;
-        struct figure growth = figure_exact(after.value > 0 ? INFINITY : 0);
-        growth.low = is_certain ? growth.value : -INFINITY;
-        growth.kind = is_certain ? FIGURE_EXACT : FIGURE_ESTIMATE;
+    if (after.kind == FIGURE_EXACT && before.kind == FIGURE_EXACT) {
+        double growth = before.value > 0  ? after.value / before.value - 1
+                        : after.value > 0 ? INFINITY
+                                          : 0;
+        return figure_exact(growth);
+    }
+    double a = after.value, b = before.value;
+    struct figure growth = {
+        FIGURE_ESTIMATE, INFINITY, -1, INFINITY, fmin(after.samples, before.samples), false};
+    if (after.kind == FIGURE_UNKNOWN || before.kind == FIGURE_UNKNOWN || b <= 0 || a <= 0) {
+        growth.value = b > 0 ? a / b - 1 : INFINITY;
         return growth;
     }
-    struct figure scaled = before; /* the error of a ratio is that of a difference */
-    double ratio = after.value / before.value;
-    scaled.value *= ratio;
-    scaled.low *= ratio;
-    scaled.high *= ratio;
-    struct figure growth = figure_difference(after, scaled);
-    return (struct figure){growth.kind,
-                           ratio - 1,
-                           ratio - 1 + growth.low / before.value,
-                           ratio - 1 + growth.high / before.value,
-                           growth.samples,
-                           false};
+    growth.value = a / b - 1;
+    growth.low = end_of_ratio(a, a - after.low, b, before.high - b, true) - 1;
+    growth.high = end_of_ratio(a, after.high - a, b, b - before.low, false) - 1;
+    return growth;
 }
 
 /* "peak +12.0 % ± 3.1 % > 5 % (significant)"; percentages are of the baseline. */
 static void put_growth(struct verdict *verdict) {
-    double growth = verdict->figure.value;
-    char percent[48] = "from nothing", margin[32] = "";
+    double growth = verdict->figure.value, margin = figure_margin(verdict->figure);
+    char percent[48] = "from nothing", doubt[64] = "";
     if (isfinite(growth)) {
         snprintf(percent, sizeof percent, "%s%.1f %%", growth < 0 ? "\u2212" : "+",
                  100 * fabs(growth));
-        if (verdict->figure.kind == FIGURE_ESTIMATE) {
-            snprintf(margin, sizeof margin, " \u00b1 %.1f %%",
-                     100 * figure_margin(verdict->figure));
-        }
     }
-    snprintf(verdict->text, sizeof verdict->text, "peak %s%s %s %g %%%s", percent, margin,
+    if (verdict->figure.kind == FIGURE_ESTIMATE && isfinite(growth) && isfinite(margin)) {
+        snprintf(doubt, sizeof doubt, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS), 100 * margin);
+    } else if (verdict->figure.kind == FIGURE_ESTIMATE) {
+        double low = verdict->figure.low;
+        snprintf(doubt, sizeof doubt, ", at least %s%.1f %%,", low < 0 ? "\u2212" : "+",
+                 100 * fabs(low));
+    }
+    snprintf(verdict->text, sizeof verdict->text, "peak %s%s %s %g %%%s", percent, doubt,
              sign_text(verdict), 100 * verdict->limit, doubt_text(verdict));
 }
 

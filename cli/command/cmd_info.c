@@ -204,7 +204,8 @@ static void print_profile(const struct profile *profile) {
 }
 
 static void print_text(const struct info *info) {
-    printf("%s: %s\n", safe_text(info->word), info->run->format);
+    printf("%s%s: %s%s\n", cli_style(stdout, STYLE_BOLD), safe_text(info->word), info->run->format,
+           cli_style(stdout, STYLE_PLAIN));
     print_origin(info->run);
     if (strcmp(info->run->format, "tally") == 0) {
         print_container(info->run);

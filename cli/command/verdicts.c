@@ -22,8 +22,9 @@ static void print_text(const struct verdicts *all, FILE *out) {
                 continue;
             }
             char head[64], rest[9000];
-            snprintf(head, sizeof head, "%-4s  %-10s", verdict->is_ok ? "ok" : "FAIL",
-                     verdict->name);
+            snprintf(head, sizeof head, "%s%-4s%s  %-10s",
+                     cli_style(out, verdict->is_ok ? STYLE_GOOD : STYLE_BAD),
+                     verdict->is_ok ? "ok" : "FAIL", cli_style(out, STYLE_PLAIN), verdict->name);
             view_grid_put(&grid, head);
             view_grid_put(&grid, verdict->text);
             const struct verdict_place *site = &verdict->site;

@@ -58,6 +58,9 @@ double estimate_variance(const struct profile *profile, uint32_t type) {
 
 double *estimate_all(const struct profile *profile) {
     size_t types = profile->type_count;
+    if (types == 0 || estimate_of(profile, 0).is_exact) {
+        return NULL;
+    }
     double *variances = must_alloc((profile->sample_count * types + 1) * sizeof *variances);
     for (uint32_t type = 0; type < types; type++) {
         struct estimate estimate = estimate_of(profile, type);

@@ -24,7 +24,7 @@ double estimate_row(const struct estimate *estimate, double value, double count,
 double estimate_sample(const struct estimate *estimate, const struct profile *profile,
                        uint32_t sample);
 
-/* The same for all samples and types, in the order of profile->values; to be freed. */
+/* The same for all samples and types, in the order of profile->values; to be freed.  NULL: all are 0. */
 double *estimate_all(const struct profile *profile);
 
 /* The variance of the sum of a type; 0 where everything was recorded, negative: unknown. */

@@ -63,21 +63,6 @@ struct figure figure_bound(struct figure figure, double least, double most) {
     return figure;
 }
 
-struct figure figure_difference(struct figure new, struct figure base) {
-    double value = new.value - base.value;
-    if (new.kind == FIGURE_UNKNOWN || base.kind == FIGURE_UNKNOWN) {
-        return unknown(value);
-    }
-    if (new.kind == FIGURE_EXACT && base.kind == FIGURE_EXACT) {
-        return figure_exact(value);
-    }
-    /* Errors of two recordings are independent. */
-    double up = hypot(new.high - new.value, base.value - base.low);
-    double down = hypot(new.value - new.low, base.high - base.value);
-    return (struct figure){
-        FIGURE_ESTIMATE, value, value - down, value + up, fmax(new.samples, base.samples), false};
-}
-
 double figure_margin(struct figure figure) {
     return fmax(figure.high - figure.value, figure.value - figure.low);
 }

@@ -31,9 +31,6 @@ struct figure figure_total(const struct profile *profile, uint32_t type);
 /* The same figure, knowing that the true value is at least and at most these. */
 struct figure figure_bound(struct figure figure, double least, double most);
 
-/* New minus base. */
-struct figure figure_difference(struct figure new, struct figure base);
-
 /* The larger distance from the value to an end of its interval. */
 double figure_margin(struct figure figure);
 

@@ -85,7 +85,10 @@ static void describe_peak(const struct known_moment *end, char *text, size_t byt
                     (peak.kind == FIGURE_ESTIMATE && figure_margin(peak) > wide * peak.value);
     const char *figure = is_bound ? ring_text("at least %s", size_text((int64_t)highest->live))
                                   : figure_text(peak, size_text);
-    snprintf(text, bytes, "%s at %s", figure, duration_text(highest->t_ns));
+    /* Higher than all counts: it was between two of them, and nobody knows when. */
+    bool has_time = is_bound || peak.low <= (double)highest->live;
+    snprintf(text, bytes, "%s%s%s", figure, has_time ? " at " : "",
+             has_time ? duration_text(highest->t_ns) : "");
 }
 
 /* What a search found.  Sums are exact, wherever the objects come from. */
@@ -319,8 +322,8 @@ static struct site_columns share_width(const struct holders *holders, size_t sho
 
 /* What a site has, and how far off that may be. */
 static const char *site_figure(const struct holders *holders, const struct site *site) {
-    struct figure figure =
-        figure_of(holders->profile, (double)site->value, site->variances[holders->type]);
+    double variance = site->variances != NULL ? site->variances[holders->type] : 0;
+    struct figure figure = figure_of(holders->profile, (double)site->value, variance);
     const char *value =
         holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value);
     if (figure.kind != FIGURE_ESTIMATE) {

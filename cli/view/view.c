@@ -262,8 +262,8 @@ const char *view_place(const struct view *view, uint32_t slot) {
     if (view->by == BY_FILES || view->by == BY_MODULES) {
         return "";
     }
-    if (line >= at->line_count) {
-        return module_place(view, at);
+    if (line >= at->line_count) { /* its name says it */
+        return view->by == BY_ADDRESSES ? module_place(view, at) : "";
     }
     const struct profile_line *row = &profile->lines[at->lines + line];
     const struct profile_function *function = &profile->functions[row->function];
@@ -413,7 +413,8 @@ static void print_comparison(const struct view *view) {
     struct view_sum sum = view_total(view);
     int64_t change = sum.value;
     int64_t before = profile_total(view->profile, view->base);
-    fprintf(view->out, "%s  ", safe_text(view->profile->types[view->type].name));
+    fprintf(view->out, "%s%s%s  ", cli_style(view->out, STYLE_BOLD),
+            safe_text(view->profile->types[view->type].name), cli_style(view->out, STYLE_PLAIN));
     print_change(view, before, profile_sum(before, change));
     fprintf(view->out, "  (%s", view_value(view, view->type, change));
     print_percent(view, change, before);
@@ -427,8 +428,9 @@ void view_print_heading(const struct view *view) {
         return;
     }
     struct view_sum total = view_total(view);
-    fprintf(view->out, "%s %s", safe_text(view->profile->types[view->type].name),
-            view_value(view, view->type, total.value));
+    fprintf(view->out, "%s%s %s%s", cli_style(view->out, STYLE_BOLD),
+            safe_text(view->profile->types[view->type].name),
+            view_value(view, view->type, total.value), cli_style(view->out, STYLE_PLAIN));
     if (total.value != view->whole) {
         fprintf(view->out, " of %s", view_value(view, view->type, view->whole));
     }

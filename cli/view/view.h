@@ -44,8 +44,9 @@ void view_end(struct view *view);
 
 /* What a sample adds to the variance of a sum of a type. */
 static inline double view_variance(const struct view *view, uint32_t sample, uint32_t type) {
-    return type != PROFILE_NONE ? view->variances[(size_t)sample * view->profile->type_count + type]
-                                : 0;
+    return type != PROFILE_NONE && view->variances != NULL
+               ? view->variances[(size_t)sample * view->profile->type_count + type]
+               : 0;
 }
 
 /* A sum over samples, and its variance. */

@@ -53,9 +53,12 @@ static bool find_functions(struct list *list) {
     if (!select_expression(&regex, "list", list->view->pattern)) {
         return false;
     }
+    const char *pattern = list->view->pattern;
+    bool is_whole = select_is_whole_name(profile, pattern);
     list->is_match = must_alloc((size_t)profile->function_count + 1);
     for (uint32_t i = 0; i < profile->function_count; i++) {
-        list->is_match[i] = regexec(&regex, profile->functions[i].name, 0, NULL, 0) == 0;
+        list->is_match[i] =
+            select_name_matches(profile->functions[i].name, pattern, &regex, is_whole);
     }
     regfree(&regex);
     return true;

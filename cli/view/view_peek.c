@@ -32,12 +32,16 @@ struct peek {
 };
 
 /* What a frame is called, and its function where it is shown as something else. */
-static bool slot_matches(const struct view *view, uint32_t slot, const regex_t *regex) {
+static bool slot_matches(const struct view *view, uint32_t slot, const regex_t *regex,
+                         bool is_whole) {
     uint32_t location = view->slot_location[slot], line = slot - view->first_slot[location];
-    return regexec(regex, select_frame_name(view->profile, location, line, view->by), 0, NULL, 0) ==
-               0 ||
-           regexec(regex, select_frame_name(view->profile, location, line, BY_FUNCTIONS), 0, NULL,
-                   0) == 0;
+    const enum select_by names[2] = {view->by, BY_FUNCTIONS};
+    bool is_match = false;
+    for (int i = 0; i < 2 && !is_match; i++) {
+        const char *name = select_frame_name(view->profile, location, line, names[i]);
+        is_match = select_name_matches(name, view->pattern, regex, is_whole);
+    }
+    return is_match;
 }
 
 static bool find_matches(struct peek *peek) {
@@ -46,10 +50,11 @@ static bool find_matches(struct peek *peek) {
     if (!select_expression(&regex, "peek", view->pattern)) {
         return false;
     }
+    bool is_whole = select_is_whole_name(view->profile, view->pattern);
     peek->is_match = must_zeroed((size_t)view->node_count + 1);
     for (uint32_t slot = 0; slot < view->slot_count; slot++) {
         bool *is_match = &peek->is_match[view->slot_node[slot]];
-        *is_match = *is_match || slot_matches(view, slot, &regex);
+        *is_match = *is_match || slot_matches(view, slot, &regex, is_whole);
     }
     regfree(&regex);
     return true;

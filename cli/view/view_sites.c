@@ -22,7 +22,8 @@ static bool is_shown(const struct view *view, const struct site *site, uint32_t 
 static void put_site(const struct view *view, struct view_grid *grid, const struct site *site,
                      uint32_t columns) {
     for (uint32_t type = 0; type < columns; type++) {
-        struct view_sum sum = {site->values[type], site->variances[type]};
+        double variance = site->variances != NULL ? site->variances[type] : 0;
+        struct view_sum sum = {site->values[type], variance};
         view_grid_put(grid, view_figure(view, type, sum));
     }
     view_grid_put(grid, view_name(view, view->first_slot[site->location]));
