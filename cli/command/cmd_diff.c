@@ -120,16 +120,28 @@ struct sides {
     const struct profile *joined;
 };
 
-/* The variance of a sample on one side; its values there are those of the base, or those and the change. */
-static double side_variance(const struct sides *sides, uint32_t sample, bool is_new) {
+/* The value, objects and bytes of a sample on one side: those of the base, or those and the change. */
+static void side_values(const struct sides *sides, uint32_t sample, bool is_new, double values[3]) {
     const struct estimate *side = is_new ? &sides->new : &sides->base;
     const uint32_t types[3] = {sides->type, side->objects, side->space};
-    double values[3] = {0, 0, 0};
     for (int i = 0; i < 3; i++) {
+        values[i] = 0;
         if (i == 0 || side->has_pair) {
             values[i] = (double)profile_value(sides->joined, sample, types[i] + sides->columns);
             values[i] += is_new ? (double)profile_value(sides->joined, sample, types[i]) : 0;
         }
+    }
+}
+
+/* The variance of a sample on one side.  Where that has none and the other side was recorded whole, nothing
+ * but the rate may be the reason: it could have had as much. */
+static double side_variance(const struct sides *sides, uint32_t sample, bool is_new) {
+    const struct estimate *side = is_new ? &sides->new : &sides->base;
+    const struct estimate *other = is_new ? &sides->base : &sides->new;
+    double values[3];
+    side_values(sides, sample, is_new, values);
+    if (values[0] == 0 && other->is_exact) {
+        side_values(sides, sample, !is_new, values);
     }
     return estimate_row(side, values[0], values[1], values[2]);
 }

@@ -11,6 +11,7 @@
 
 #include "common/cli.h"
 #include "live/live_dump.h"
+#include "read/known.h"
 #include "read/read_worker.h"
 
 /* What follows the file name. */
@@ -186,6 +187,12 @@ struct profile *read_argument(const char *word, bool wants_cpu, int *status) {
         note("%s reaches only until %s: %s", safe_text(word), duration_text(reach), why);
     }
     struct profile *profile = read_chosen(run, &choice, word, status);
+    bool is_last = choice.moment + 1 == run->moment_count && !choice.is_cpu && !choice.is_peak;
+    if (profile != NULL && is_last) {
+        struct known_moment end = known_end(run, profile);
+        struct figure live = known_live(&end);
+        profile->counted_live = live.kind == FIGURE_EXACT ? figure_int(live.value) : 0;
+    }
     if (profile != NULL) { /* it no longer belongs to the run */
         *(choice.is_cpu    ? &run->cpu[choice.moment].profile
           : choice.is_peak ? &run->peak

@@ -27,6 +27,8 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
     view->base = PROFILE_NONE;
     view->columns = selected->type_count;
     view->whole = profile_total(all, type);
+    bool is_live = strcmp(selected->types[type].name, "inuse_space") == 0;
+    view->counted = is_live ? all->counted_live : 0;
     view->variances = estimate_all(selected);
 }
 
@@ -347,7 +349,9 @@ const char *view_figure(const struct view *view, uint32_t type, struct view_sum 
 
 /* " ± 3.9 % (sampled, 95 % sure)" */
 static const char *margin_text(const struct view *view, struct view_sum sum) {
-    struct figure figure = figure_of_sum(view, sum);
+    bool is_total = view->base == PROFILE_NONE; /* then figure.h knows what nothing means */
+    struct figure figure =
+        is_total ? figure_total(view->profile, view->type) : figure_of_sum(view, sum);
     if (figure.kind == FIGURE_EXACT) {
         return view->base == PROFILE_NONE ? " (exact)" : "";
     }
@@ -359,7 +363,9 @@ static const char *margin_text(const struct view *view, struct view_sum sum) {
         margin = ring_text(" %s %s", glyph(GLYPH_PLUS_MINUS),
                            plain_value(view, figure_int(figure_margin(figure))));
     }
-    return ring_text("%s (sampled, 95 %% sure)", margin);
+    const char *counted =
+        view->counted > 0 ? ring_text("; %s counted", plain_value(view, view->counted)) : "";
+    return ring_text("%s (sampled, 95 %% sure%s)", margin, counted);
 }
 
 /* Headings. */

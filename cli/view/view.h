@@ -27,6 +27,7 @@ struct view {
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;
+    int64_t counted;     /* the true sum of everything, where it is known beside samples; or 0 */
     int64_t whole;       /* what percentages refer to: everything, selected or not */
     double *variances;   /* of each sample and type of the profile, see estimate_all */
     const char *pattern; /* of peek and list */

@@ -141,7 +141,7 @@ def numbers_of(text):
     return found
 
 
-def check_views(path, is_exact, seed):
+def check_views(path, is_exact, seed, last):
     for at, view in enumerate(VIEWS):
         for metric in METRICS[0], METRICS[(at + seed) % len(METRICS)]:
             words = view.split() + ["-n", "5", f"--metric={metric}"]
@@ -151,8 +151,11 @@ def check_views(path, is_exact, seed):
             if is_exact:
                 require("±" not in text and " (exact) · " in head, f"report {words}: margins", text)
                 continue
-            require(re.search(r" ± \S+ (%|\w+) \(sampled, 95 % sure\) · ", head) or " 0" in head or "± unknown" in head,
-                    f"report {words}: heading", text)
+            found = re.search(rf" ± \S+ (?:%|\w+) \(sampled, 95 % sure(?:; ({SIZE}) counted)?\) · ", head)
+            is_nothing = head.startswith(f"{metric} 0 ± unknown")
+            require(found or is_nothing, f"report {words}: heading", text)
+            if metric == "inuse_space":
+                require(is_shown(found.group(1), last), f"report {words}: {last} bytes are live", text)
             for figure, rest in numbers_of(text):
                 require(rest.startswith(" ±"), f"report {words}: {figure} has no margin", text)
 
@@ -195,7 +198,7 @@ def main():
         check_card(card, checks, is_exact, highest, last)
         check_info(path, is_exact)
         if seed in VIEWED:
-            check_views(path, is_exact, seed)
+            check_views(path, is_exact, seed, last)
         if not is_exact and last_sampled is not None and seed < 10:
             check_diff(last_sampled, path)
         last_sampled = last_sampled if is_exact else path
