@@ -452,19 +452,21 @@ const struct command command_check = {
     .name = "check",
     .summary = "Hold a profile to limits, for continuous integration",
     .usage = "LIMIT... [OPTION...] PROFILE",
-    .text = "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit "
-            "that cannot be checked with this profile, or with a recording that stops before the "
-            "program did, is an error (status 4), never a pass.\n"
-            "\n"
-            "A figure of a sampled profile is known within an interval only.  It exceeds a limit "
-            "when all of the interval does; a limit inside of it is within noise, or there are "
-            "too few samples to say anything, and that passes unless --noise=fail is given.\n"
-            "\n"
-            "peak is the highest point of a recorded run, or what any other file has in use; "
-            "leaks are what was in use at the end, or at the moment that PROFILE names.\n"
-            "\n"
-            "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
-            "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
+    .text =
+        "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit "
+        "that cannot be checked with this profile, or with a recording that stops before the "
+        "program did, is an error (status 4), never a pass.\n"
+        "\n"
+        "A figure of a sampled profile is known within an interval only.  It exceeds a limit "
+        "when all of the interval does; a limit inside of it is within noise, or there are "
+        "too few samples to say anything, and that passes unless --noise=fail is given.\n"
+        "\n"
+        "peak is the highest point of a recorded run, or what any other file has in use; "
+        "leaks are what a search found (tally run --leaks), else what was in use at the end, or at "
+        "the moment that PROFILE names.\n"
+        "\n"
+        "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
+        "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
     .options = (const struct arg_option *const[]){check_options, args_symbolize_options, NULL},
     .words = {1, 1},
     .run = run_check,

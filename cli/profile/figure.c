@@ -25,7 +25,7 @@ static struct figure unknown(double value) {
 }
 
 struct figure figure_of(const struct profile *profile, double value, double variance) {
-    if (variance < 0) {
+    if (!isfinite(variance) || variance < 0) { /* values of strangers may be anything */
         return unknown(value);
     }
     if (profile->period <= 1) {
@@ -93,7 +93,10 @@ const char *figure_text(struct figure figure, const char *(*text)(int64_t value)
 }
 
 int64_t figure_int(double value) {
-    return value >= 9.2e18 ? INT64_MAX : value <= -9.2e18 ? INT64_MIN : (int64_t)value;
+    return isnan(value)       ? 0
+           : value >= 9.2e18  ? INT64_MAX
+           : value <= -9.2e18 ? INT64_MIN
+                              : (int64_t)value;
 }
 
 bool figure_is_few(struct figure figure) {

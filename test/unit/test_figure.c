@@ -44,6 +44,15 @@ TEST(nobody_knows_how_far_off_a_foreign_sum_is) {
     check_str(figure_margin_text(figure), " ± unknown");
 }
 
+TEST(impossible_numbers_are_unknown) {
+    struct profile *profile = sampled(65536);
+    check_eq(figure_of(profile, 1, NAN).kind, FIGURE_UNKNOWN);
+    check_eq(figure_of(profile, 1, INFINITY).kind, FIGURE_UNKNOWN);
+    check_eq(figure_int(NAN), 0);
+    check_eq(figure_int(INFINITY), INT64_MAX);
+    check_eq(figure_int(-INFINITY), INT64_MIN);
+}
+
 TEST(nothing_sampled_is_not_nothing) {
     struct profile *profile = make_profile();
     profile->period = 65536;
