@@ -185,8 +185,8 @@ static enum change judge_sum(const struct view *view, struct view_sum sum, doubl
     return fabs((double)sum.value) > noise ? CHANGE_SIGNIFICANT : CHANGE_NOISE;
 }
 
-static uint32_t count_changed(const struct view *view, const struct view_weight *weights) {
-    uint32_t count = 0;
+static uint64_t count_changed(const struct view *view, const struct view_weight *weights) {
+    uint64_t count = 0;
     for (uint32_t i = 0; i < view->node_count; i++) {
         count += weights[i].flat.value != 0;
     }
@@ -196,10 +196,10 @@ static uint32_t count_changed(const struct view *view, const struct view_weight 
 /* The clearest change, of a function or of all together.  Of many functions some change a lot by
  * chance, so the more there are, the more it takes. */
 static enum change find_change(struct view *view) {
-    enum change found = judge_sum(view, view_total(view), figure_deviations(1));
     view_index(view);
     struct view_weight *weights = view_weigh(view);
-    double deviations = figure_deviations(count_changed(view, weights));
+    double deviations = figure_deviations(1 + count_changed(view, weights));
+    enum change found = judge_sum(view, view_total(view), deviations);
     for (uint32_t i = 0; i < view->node_count && found < CHANGE_SIGNIFICANT; i++) {
         enum change one = judge_sum(view, weights[i].flat, deviations);
         found = one > found ? one : found;
