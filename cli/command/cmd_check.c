@@ -3,7 +3,8 @@
  * cmd_check.c - `tally check`: limits for a profile, for scripts and continuous integration.
  *
  * Every limit given becomes one verdict.  A limit that cannot be checked, because the profile does
- * not have the number, is an error and never a pass.
+ * not have the number or the recording stops before it, is an error and never a pass.  Only a figure whose
+ * whole interval exceeds the limit fails it, unless --noise says otherwise (figure.h).
  *
  *      peak      the highest point of a recorded run; of other files, what they have in use
  *      leaks     what a search found (tally run --leaks), or what was never freed: in use at the end
@@ -17,19 +18,20 @@
 #include <string.h>
 
 #include "args/args.h"
+#include "command/verdicts.h"
 #include "common/cli.h"
-#include "common/escape.h"
+#include "common/glyph.h"
 #include "names/symbolize.h"
+#include "read/known.h"
 #include "select/argument.h"
 #include "select/site.h"
-#include "view/view.h"
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_GITHUB, FORMAT_JUNIT };
+enum noise { NOISE_IGNORE, NOISE_FAIL };
 
 /* Limits as they were typed; NULL: none. */
 static struct {
     const char *peak, *leaks, *allocs, *growth, *rss, *baseline, *output;
-    unsigned format;
+    unsigned format, noise;
 } g;
 
 static const struct arg_option check_options[] = {
@@ -43,38 +45,27 @@ static const struct arg_option check_options[] = {
      "Most memory of the whole process at any time"},
     {"baseline", 0, ARG_TEXT, "PROFILE", NULL, false, &g.baseline,
      "What --max-growth compares with"},
-    {"format", 0, ARG_CHOICE, "FORMAT", "text|json|github|junit", false, &g.format,
+    {"noise", 0, ARG_CHOICE, "WHAT", "ignore|fail", false, &g.noise,
+     "Whether a limit that lies within the 95 % interval of a sampled figure passes (the default) "
+     "or fails"},
+    {"format", 0, ARG_CHOICE, "FORMAT", VERDICT_FORMATS, false, &g.format,
      "Text for people, JSON for scripts, annotations of GitHub, or a JUnit file"},
     {"output", 'o', ARG_TEXT, "OUT", NULL, false, &g.output,
      "Write to this file, which must not exist, instead of the standard output"},
     {0}};
 
-/* The site that most of a sum came from. */
-struct place {
-    char *name, *file; /* NULL: unknown */
-    uint32_t line;
-};
-
-struct verdict {
-    const char *name; /* "leaks" */
-    bool is_ok;
-    char text[160];   /* "95.9 MiB > 0" */
-    char detail[160]; /* "0.62 -> 0.98 GiB"; "" where the site says it */
-    double value, limit;
-    const char *unit;
-    struct place site;
-};
-
 /* What is checked, or compared with. */
 struct subject {
+    const char *word;
     struct read_run *run;
-    struct profile *profile; /* the moment that was meant; belongs to the run */
+    struct profile *profile;    /* the moment that was meant; belongs to the run */
+    struct known_moment moment; /* the same */
+    bool lacks_end;             /* the end is meant, and is not there */
 };
 
 struct check {
     struct subject run, baseline;
-    struct verdict verdicts[5]; /* one for each limit */
-    size_t count, failures;
+    struct verdicts verdicts;
     int status; /* of the command when something cannot be checked */
 };
 
@@ -91,28 +82,36 @@ static uint32_t peak_type(const struct profile *profile) {
     return find_either(profile, "peak_space", "inuse_space");
 }
 
-/* A recording without an end may lack what matters most, such as the growth that killed the program. */
+/* The moment that the choice means: counts that came after it do not matter. */
+static struct known_moment moment_of(const struct subject *subject,
+                                     const struct read_choice *choice) {
+    struct known_moment moment = known_end(subject->run, subject->profile);
+    if (choice->is_given && subject->run->point_count > 0) {
+        moment.until_ns = subject->run->moments[choice->moment].t_ns;
+        moment.is_end &= choice->moment + 1 == subject->run->moment_count;
+    }
+    moment.is_end &= !choice->is_peak;
+    return moment;
+}
+
 static bool open_subject(const char *word, struct subject *subject, int *status) {
     struct read_choice choice = {0};
+    uint64_t reach;
+    subject->word = word;
     subject->run = read_argument_run(word, &choice, status);
-    if (subject->run == NULL) {
+    subject->profile =
+        subject->run != NULL ? read_chosen(subject->run, &choice, word, status) : NULL;
+    if (subject->profile == NULL) {
         return false;
     }
-    if (!subject->run->has_ended && !choice.is_given) {
-        *status = (int)complain(
-            EXIT_BAD_INPUT,
-            "%s has no end, so no limit can be checked: the program was killed or still "
-            "runs; %s@end is its last snapshot",
-            safe_text(word), safe_text(word));
-        return false;
-    }
-    subject->profile = read_chosen(subject->run, &choice, word, status);
-    return subject->profile != NULL;
+    subject->moment = moment_of(subject, &choice);
+    subject->lacks_end = !choice.is_given && read_reach(subject->run, &reach) != NULL;
+    return true;
 }
 
 /* The site that has most of a type. */
-static struct place find_place(struct profile *profile, uint32_t type) {
-    struct place place = {0};
+static struct verdict_place find_place(struct profile *profile, uint32_t type) {
+    struct verdict_place place = {0};
     struct select select = {.metric = profile->types[type].name};
     symbolize(profile, &args_symbolize);
     struct profile *selected = select_apply(profile, &select);
@@ -120,7 +119,7 @@ static struct place find_place(struct profile *profile, uint32_t type) {
         return place;
     }
     struct sites sites;
-    sites_collect(&sites, selected, type, BY_LINES, NULL);
+    sites_collect(&sites, selected, type, BY_LINES, NULL, NULL);
     if (sites.count > 0 && sites.rows[0].value > 0) {
         uint32_t location = sites.rows[0].location;
         const struct profile_location *at = &selected->locations[location];
@@ -139,37 +138,55 @@ static struct place find_place(struct profile *profile, uint32_t type) {
 
 /* Verdicts. */
 
-static struct verdict *add_verdict(struct check *check, const char *name, double value,
+static struct verdict *add_verdict(struct check *check, const char *name, struct figure figure,
                                    double limit, const char *unit) {
-    struct verdict *verdict = &check->verdicts[check->count++];
-    *verdict = (struct verdict){
-        .name = name, .value = value, .limit = limit, .unit = unit, .is_ok = value <= limit};
-    check->failures += !verdict->is_ok;
+    struct verdict *verdict = &check->verdicts.rows[check->verdicts.count++];
+    enum figure_verdict judgement = figure_judge(figure, limit);
+    bool is_doubtful = judgement == FIGURE_NOISE || judgement == FIGURE_FEW;
+    *verdict = (struct verdict){.name = name,
+                                .figure = figure,
+                                .limit = limit,
+                                .unit = unit,
+                                .judgement = judgement,
+                                .is_ok = is_doubtful ? g.noise == NOISE_IGNORE
+                                                     : judgement == FIGURE_WITHIN};
+    check->verdicts.failures += !verdict->is_ok;
     return verdict;
-}
-
-static int64_t as_int(double value) {
-    return value >= 9.2e18 ? INT64_MAX : value <= -9.2e18 ? INT64_MIN : (int64_t)value;
 }
 
 static const char *number_text(double value, const char *unit) {
     return value == 0                   ? "0"
-           : strcmp(unit, "bytes") == 0 ? size_text(as_int(value))
-                                        : grouped_text(as_int(value));
+           : strcmp(unit, "bytes") == 0 ? size_text(figure_int(value))
+                                        : grouped_text(figure_int(value));
 }
 
-/* "95.9 MiB > 0"; to the byte where fewer digits would not show the difference. */
+/* What an interval makes of a comparison; nothing where the figure is exact. */
+static const char *doubt_text(const struct verdict *verdict) {
+    static const char *const texts[] = {[FIGURE_WITHIN] = " (significant)",
+                                        [FIGURE_OVER] = " (significant)",
+                                        [FIGURE_NOISE] = " (within noise)",
+                                        [FIGURE_FEW] = " (too few samples)"};
+    return verdict->figure.kind == FIGURE_EXACT ? "" : texts[verdict->judgement];
+}
+
+static const char *sign_text(const struct verdict *verdict) {
+    return verdict->figure.value <= verdict->limit ? "\u2264" : ">";
+}
+
+/* "95.9 MiB ± 3.9 % > 0 (significant)"; to the byte where fewer digits would not show the difference. */
 static void put_text(struct verdict *verdict) {
-    const char *value = number_text(verdict->value, verdict->unit);
+    double number = verdict->figure.value;
+    const char *value = number_text(number, verdict->unit);
     const char *limit = number_text(verdict->limit, verdict->unit);
     const char *unit = strcmp(verdict->unit, "blocks") == 0 ? " blocks" : "";
-    if (strcmp(value, limit) == 0 && !verdict->is_ok) {
-        value = grouped_text(as_int(verdict->value));
-        limit = grouped_text(as_int(verdict->limit));
+    if (strcmp(value, limit) == 0 && number > verdict->limit) {
+        value = grouped_text(figure_int(number));
+        limit = grouped_text(figure_int(verdict->limit));
         unit = strcmp(verdict->unit, "bytes") == 0 ? " B" : unit;
     }
-    snprintf(verdict->text, sizeof verdict->text, "%s %s %s%s", value,
-             verdict->is_ok ? "\u2264" : ">", limit, unit);
+    snprintf(verdict->text, sizeof verdict->text, "%s%s %s %s%s%s", value,
+             figure_margin_text(verdict->figure), sign_text(verdict), limit, unit,
+             doubt_text(verdict));
 }
 
 /* Says the verdict about the sum of a type and, if it is too much, where most of it came from. */
@@ -220,18 +237,41 @@ static bool cannot(struct check *check, const char *option, const char *what) {
     return false;
 }
 
+/* Whether a figure can be held to a limit: it is known, and what is missing of the recording cannot
+ * change the verdict.  What only ever grows is over its limit whatever comes later. */
+static bool is_known(struct check *check, const struct subject *subject, const char *option,
+                     struct figure figure, double limit, bool only_grows) {
+    uint64_t reach;
+    bool is_over = only_grows && figure.low > limit;
+    if (subject->lacks_end && !is_over) {
+        const char *why = read_reach(subject->run, &reach), *word = safe_text(subject->word);
+        check->status = (int)complain(EXIT_BAD_INPUT,
+                                      "--%s cannot be checked: %s reaches only until %s, since %s; "
+                                      "%s@end is its last snapshot",
+                                      option, word, duration_text(reach), why, word);
+        return false;
+    }
+    if (figure.kind == FIGURE_UNKNOWN && !is_over) {
+        check->status = (int)complain(
+            EXIT_BAD_INPUT, "--%s cannot be checked: nobody knows how far off the figure of %s is",
+            option, safe_text(subject->word));
+        return false;
+    }
+    return true;
+}
+
 static bool check_peak(struct check *check) {
     double limit = 0;
     if (!wants_size("max-peak", g.peak, &limit)) {
         return false;
     }
-    struct profile *profile = check->run.profile;
-    uint32_t type = peak_type(profile);
+    uint32_t type = peak_type(check->run.profile);
     if (type == PROFILE_NONE) {
         return cannot(check, "max-peak", "peak_space and no inuse_space");
     }
-    return tell(add_verdict(check, "peak", (double)profile_total(profile, type), limit, "bytes"),
-                profile, type);
+    struct figure peak = known_peak(&check->run.moment);
+    return is_known(check, &check->run, "max-peak", peak, limit, true) &&
+           tell(add_verdict(check, "peak", peak, limit, "bytes"), check->run.profile, type);
 }
 
 /* What a search found, if there was one: the sum is exact, and possible leaks do not count. */
@@ -256,9 +296,11 @@ static bool check_leaks(struct check *check) {
     if (type == PROFILE_NONE) {
         return cannot(check, "max-leaks", in_use);
     }
-    double value =
-        leaks != NULL ? sum_of_leaks(leaks, in_blocks) : (double)profile_total(profile, type);
-    return tell(add_verdict(check, "leaks", value, limit, in_blocks ? "blocks" : "bytes"), profile,
+    struct figure figure = leaks != NULL ? figure_exact(sum_of_leaks(leaks, in_blocks))
+                           : in_blocks   ? known_live_blocks(&check->run.moment)
+                                         : known_live(&check->run.moment);
+    return (leaks != NULL || is_known(check, &check->run, "max-leaks", figure, limit, false)) &&
+           tell(add_verdict(check, "leaks", figure, limit, in_blocks ? "blocks" : "bytes"), profile,
                 type);
 }
 
@@ -272,8 +314,57 @@ static bool check_allocs(struct check *check) {
     if (type == PROFILE_NONE) {
         return cannot(check, "max-allocs", "alloc_objects");
     }
-    return tell(add_verdict(check, "allocs", (double)profile_total(profile, type), limit, "count"),
-                profile, type);
+    struct figure allocs = known_allocations(&check->run.moment);
+    return is_known(check, &check->run, "max-allocs", allocs, limit, true) &&
+           tell(add_verdict(check, "allocs", allocs, limit, "count"), profile, type);
+}
+
+/* An end of the interval of a / b: where a - x b is as far from 0 as chance takes it (Fieller).  `of_a`
+ * and `of_b` are how far off a and b may be. */
+static double end_of_ratio(double a, double of_a, double b, double of_b, bool is_low) {
+    double room = b * b - of_b * of_b, product = a * b;
+    double sum = product + sqrt(fmax(product * product - room * (a * a - of_a * of_a), 0));
+    return is_low ? (a * a - of_a * of_a) / sum : room > 0.01 * b * b ? sum / room : INFINITY;
+}
+
+/* after / before - 1, and how far off that may be. */
+static struct figure growth_of(struct figure after, struct figure before) {
+    if (after.kind == FIGURE_EXACT && before.kind == FIGURE_EXACT) {
+        double growth = before.value > 0  ? after.value / before.value - 1
+                        : after.value > 0 ? INFINITY
+                                          : 0;
+        return figure_exact(growth);
+    }
+    double a = after.value, b = before.value;
+    struct figure growth = {
+        FIGURE_ESTIMATE, INFINITY, -1, INFINITY, fmin(after.samples, before.samples), false};
+    if (after.kind == FIGURE_UNKNOWN || before.kind == FIGURE_UNKNOWN || b <= 0 || a <= 0) {
+        growth.value = b > 0 ? a / b - 1 : INFINITY;
+        return growth;
+    }
+    growth.value = a / b - 1;
+    growth.low = end_of_ratio(a, a - after.low, b, before.high - b, true) - 1;
+    growth.high = end_of_ratio(a, after.high - a, b, b - before.low, false) - 1;
+    return growth;
+}
+
+/* "peak +12.0 % ± 3.1 % > 5 % (significant)"; percentages are of the baseline. */
+static void put_growth(struct verdict *verdict) {
+    double growth = verdict->figure.value, margin = figure_margin(verdict->figure);
+    char percent[48] = "from nothing", doubt[64] = "";
+    if (isfinite(growth)) {
+        snprintf(percent, sizeof percent, "%s%.1f %%", growth < 0 ? "\u2212" : "+",
+                 100 * fabs(growth));
+    }
+    if (verdict->figure.kind == FIGURE_ESTIMATE && isfinite(growth) && isfinite(margin)) {
+        snprintf(doubt, sizeof doubt, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS), 100 * margin);
+    } else if (verdict->figure.kind == FIGURE_ESTIMATE) {
+        double low = verdict->figure.low;
+        snprintf(doubt, sizeof doubt, ", at least %s%.1f %%,", low < 0 ? "\u2212" : "+",
+                 100 * fabs(low));
+    }
+    snprintf(verdict->text, sizeof verdict->text, "peak %s%s %s %g %%%s", percent, doubt,
+             sign_text(verdict), 100 * verdict->limit, doubt_text(verdict));
 }
 
 static bool check_growth(struct check *check) {
@@ -281,24 +372,20 @@ static bool check_growth(struct check *check) {
     if (!wants_percent(g.growth, &limit)) {
         return false;
     }
-    const struct profile *profile = check->run.profile, *base = check->baseline.profile;
-    uint32_t type = peak_type(profile), base_type = peak_type(base);
-    if (type == PROFILE_NONE || base_type == PROFILE_NONE) {
+    if (peak_type(check->run.profile) == PROFILE_NONE ||
+        peak_type(check->baseline.profile) == PROFILE_NONE) {
         return cannot(check, "max-growth", "peak_space and no inuse_space");
     }
-    double after = (double)profile_total(profile, type),
-           before = (double)profile_total(base, base_type);
-    double growth = before > 0 ? after / before - 1 : after > 0 ? INFINITY : 0;
-    struct verdict *verdict = add_verdict(check, "growth", growth, limit, "share");
-    char percent[48] = "from nothing";
-    if (isfinite(growth)) {
-        snprintf(percent, sizeof percent, "%s%.1f %%", growth < 0 ? "\u2212" : "+",
-                 100 * fabs(growth));
+    struct figure after = known_peak(&check->run.moment),
+                  before = known_peak(&check->baseline.moment), growth = growth_of(after, before);
+    if (!is_known(check, &check->baseline, "max-growth", before, 0, false) ||
+        !is_known(check, &check->run, "max-growth", growth, limit, true)) {
+        return false;
     }
-    snprintf(verdict->text, sizeof verdict->text, "peak %s %s %g %%", percent,
-             verdict->is_ok ? "\u2264" : ">", 100 * limit);
-    snprintf(verdict->detail, sizeof verdict->detail, "%s \u2192 %s", size_text(as_int(before)),
-             size_text(as_int(after)));
+    struct verdict *verdict = add_verdict(check, "growth", growth, limit, "share");
+    put_growth(verdict);
+    snprintf(verdict->detail, sizeof verdict->detail, "%s \u2192 %s",
+             figure_text(before, size_text), figure_text(after, size_text));
     return true;
 }
 
@@ -307,148 +394,21 @@ static bool check_rss(struct check *check) {
     if (!wants_size("max-rss", g.rss, &limit)) {
         return false;
     }
-    if (check->run.run->point_count == 0) {
+    const struct read_run *run = check->run.run;
+    if (run->point_count == 0) {
         return cannot(check, "max-rss", "series of statistics");
     }
     uint64_t most = 0;
-    for (uint32_t i = 0; i < check->run.run->point_count; i++) {
-        most = check->run.run->points[i].rss > most ? check->run.run->points[i].rss : most;
+    for (uint32_t i = 0; i < run->point_count; i++) {
+        most = run->points[i].rss > most ? run->points[i].rss : most;
     }
-    put_text(add_verdict(check, "rss", (double)most, limit, "bytes"));
+    /* The series reaches to the end where only the last snapshot is missing. */
+    struct figure rss = figure_exact((double)most);
+    if (!run->has_ended && !is_known(check, &check->run, "max-rss", rss, limit, true)) {
+        return false;
+    }
+    put_text(add_verdict(check, "rss", rss, limit, "bytes"));
     return true;
-}
-
-/* Formats.  Failures come first. */
-
-static void print_text(const struct check *check, FILE *out) {
-    struct view_grid grid = {.columns = "lll", .is_flush = true};
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t i = 0; i < check->count; i++) {
-            const struct verdict *verdict = &check->verdicts[i];
-            if (verdict->is_ok != (pass == 1)) {
-                continue;
-            }
-            char head[64], rest[9000];
-            snprintf(head, sizeof head, "%-4s  %-10s", verdict->is_ok ? "ok" : "FAIL",
-                     verdict->name);
-            view_grid_put(&grid, head);
-            view_grid_put(&grid, verdict->text);
-            const struct place *site = &verdict->site;
-            snprintf(rest, sizeof rest, "%s", verdict->detail);
-            if (site->name != NULL && site->line != 0) {
-                snprintf(rest, sizeof rest, "%.4000s %.4000s:%" PRIu32, site->name,
-                         base_name(site->file), site->line);
-            } else if (site->name != NULL) {
-                snprintf(rest, sizeof rest, "%.4000s", site->name);
-            }
-            view_grid_put(&grid, rest);
-        }
-    }
-    view_grid_print(&grid, out);
-}
-
-static void put_number(FILE *out, double value) {
-    if (isfinite(value)) {
-        fprintf(out, "%.15g", value);
-    } else {
-        fputs("null", out);
-    }
-}
-
-static void print_json(const struct check *check, FILE *out) {
-    fprintf(out, "{\"ok\": %s, \"checks\": [", check->failures == 0 ? "true" : "false");
-    for (size_t i = 0; i < check->count; i++) {
-        const struct verdict *verdict = &check->verdicts[i];
-        fprintf(out, "%s\n  {\"name\": \"%s\", \"ok\": %s, \"value\": ", i > 0 ? "," : "",
-                verdict->name, verdict->is_ok ? "true" : "false");
-        put_number(out, verdict->value);
-        fputs(", \"limit\": ", out);
-        put_number(out, verdict->limit);
-        fprintf(out, ", \"unit\": \"%s\", \"text\": ", verdict->unit);
-        escape_json(out, verdict->text);
-        if (verdict->site.name != NULL) {
-            fputs(", \"function\": ", out);
-            escape_json(out, verdict->site.name);
-        }
-        if (verdict->site.line != 0) {
-            fputs(", \"file\": ", out);
-            escape_json(out, verdict->site.file);
-            fprintf(out, ", \"line\": %" PRIu32, verdict->site.line);
-        }
-        fputc('}', out);
-    }
-    fputs("\n]}\n", out);
-}
-
-/* Workflow commands end at the line; what would end a property early is percent-encoded. */
-static void put_github(FILE *out, const char *text, bool is_property) {
-    for (; *text != '\0'; text++) {
-        bool is_special = strchr(is_property ? "%\r\n:," : "%\r\n", *text) != NULL;
-        fprintf(out, is_special ? "%%%02X" : "%c", (unsigned char)*text);
-    }
-}
-
-/* Annotations want paths as the repository has them: below the current folder. */
-static void print_github(const struct check *check, FILE *out) {
-    for (size_t i = 0; i < check->count; i++) {
-        const struct verdict *verdict = &check->verdicts[i];
-        fputs(verdict->is_ok ? "::notice " : "::error ", out);
-        if (verdict->site.line != 0) {
-            fputs("file=", out);
-            put_github(out, path_from_here(verdict->site.file), true);
-            fprintf(out, ",line=%" PRIu32 ",", verdict->site.line);
-        }
-        fprintf(out, "title=tally check %s::", verdict->name);
-        put_github(out, verdict->text, false);
-        if (verdict->site.name != NULL) {
-            fputs(", most of it in ", out);
-            put_github(out, verdict->site.name, false);
-        } else if (verdict->detail[0] != '\0') {
-            fputs(", ", out);
-            put_github(out, verdict->detail, false);
-        }
-        fputc('\n', out);
-    }
-}
-
-static void print_junit(const struct check *check, FILE *out) {
-    fprintf(out,
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-            "<testsuites>\n<testsuite name=\"tally check\" tests=\"%zu\" failures=\"%zu\">\n",
-            check->count, check->failures);
-    for (size_t i = 0; i < check->count; i++) {
-        const struct verdict *verdict = &check->verdicts[i];
-        fprintf(out, "<testcase classname=\"tally\" name=\"%s\">", verdict->name);
-        if (!verdict->is_ok) {
-            fputs("<failure message=\"", out);
-            escape_xml(out, verdict->text);
-            fputs("\">", out);
-            escape_xml(out, verdict->site.name != NULL ? verdict->site.name : verdict->detail);
-            if (verdict->site.line != 0) {
-                fputc(' ', out);
-                escape_xml(out, verdict->site.file);
-                fprintf(out, ":%" PRIu32, verdict->site.line);
-            }
-            fputs("</failure>", out);
-        } else {
-            fputs("<system-out>", out);
-            escape_xml(out, verdict->text);
-            fputs("</system-out>", out);
-        }
-        fputs("</testcase>\n", out);
-    }
-    fputs("</testsuite>\n</testsuites>\n", out);
-}
-
-static int print_verdicts(const struct check *check) {
-    static void (*const printers[])(const struct check *, FILE *) = {print_text, print_json,
-                                                                     print_github, print_junit};
-    struct output output;
-    if (!output_open(&output, g.output, false)) {
-        return EXIT_OWN_FAILURE;
-    }
-    printers[g.format](check, output.file);
-    return !output_close(&output) ? EXIT_OWN_FAILURE : check->failures > 0 ? EXIT_FOUND : EXIT_DONE;
 }
 
 static bool is_sensible(void) {
@@ -482,12 +442,10 @@ static int run_check(int count, char **words) {
     int status = EXIT_BAD_INPUT;
     if (open_subject(words[0], &check.run, &status) &&
         (g.baseline == NULL || open_subject(g.baseline, &check.baseline, &status))) {
-        status = check_all(&check) ? print_verdicts(&check) : check.status;
+        status =
+            check_all(&check) ? verdicts_print(&check.verdicts, g.format, g.output) : check.status;
     }
-    for (size_t i = 0; i < check.count; i++) {
-        free(check.verdicts[i].site.name);
-        free(check.verdicts[i].site.file);
-    }
+    verdicts_free(&check.verdicts);
     read_run_free(check.run.run);
     read_run_free(check.baseline.run);
     return status;
@@ -497,15 +455,21 @@ const struct command command_check = {
     .name = "check",
     .summary = "Hold a profile to limits, for continuous integration",
     .usage = "LIMIT... [OPTION...] PROFILE",
-    .text = "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit "
-            "that cannot be checked with this profile is an error, never a pass.\n"
-            "\n"
-            "peak is the highest point of a recorded run, or what any other file has in use; "
-            "leaks are what was in use at the end, or at the moment that PROFILE names.  A "
-            "recording without an end is checked only if PROFILE names a moment.\n"
-            "\n"
-            "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
-            "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
+    .text =
+        "Exits with 1 when a limit is exceeded, and says where most of it came from.  A limit "
+        "that cannot be checked with this profile, or with a recording that stops before the "
+        "program did, is an error (status 4), never a pass.\n"
+        "\n"
+        "A figure of a sampled profile is known within an interval only.  It exceeds a limit "
+        "when all of the interval does; a limit inside of it is within noise, or there are "
+        "too few samples to say anything, and that passes unless --noise=fail is given.\n"
+        "\n"
+        "peak is the highest point of a recorded run, or what any other file has in use; "
+        "leaks are what a search found (tally run --leaks), else what was in use at the end, or at "
+        "the moment that PROFILE names.\n"
+        "\n"
+        "  tally check --max-peak=1G --max-leaks=0 ci.tally\n"
+        "  tally check --max-growth=5% --baseline=main.tally --format=github ci.tally",
     .options = (const struct arg_option *const[]){check_options, args_symbolize_options, NULL},
     .words = {1, 1},
     .run = run_check,

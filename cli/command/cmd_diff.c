@@ -11,6 +11,7 @@
  * addresses, so modules are joined by their paths, addresses become places in the module's file, and what
  * has a name is known by that alone.
  */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -18,13 +19,22 @@
 #include "common/cli.h"
 #include "names/symbolize.h"
 #include "profile/estimate.h"
+#include "profile/figure.h"
 #include "view/view.h"
 
-static bool wants_exit_code;
+enum noise { NOISE_IGNORE, NOISE_FAIL };
+
+static struct {
+    bool wants_exit_code;
+    unsigned noise;
+} g;
 
 static const struct arg_option diff_options[] = {
-    {"exit-code", 0, ARG_SWITCH, NULL, NULL, false, &wants_exit_code,
-     "Exit with 1 when something differs; --min says what is too little to count"},
+    {"exit-code", 0, ARG_SWITCH, NULL, NULL, false, &g.wants_exit_code,
+     "Exit with 1 when something differs by more than sampling explains; --min says what is too "
+     "little to count"},
+    {"noise", 0, ARG_CHOICE, "WHAT", "ignore|fail", false, &g.noise,
+     "Whether --exit-code passes over (the default) or counts what may be chance"},
     {0}};
 
 /* Addresses become offsets in the files of modules, which are then known by their paths alone; a
@@ -103,24 +113,122 @@ static struct profile *join(struct profile *base, struct profile *new) {
     return joined;
 }
 
-/* Whether a function has changed by at least --min of the base. */
-static bool differs(struct view *view) {
+/* One type of the joined profile: what its samples weigh on both sides. */
+struct sides {
+    struct estimate base, new;
+    uint32_t type, columns;
+    const struct profile *joined;
+};
+
+/* The value, objects and bytes of a sample on one side: those of the base, or those and the change. */
+static void side_values(const struct sides *sides, uint32_t sample, bool is_new, double values[3]) {
+    const struct estimate *side = is_new ? &sides->new : &sides->base;
+    const uint32_t types[3] = {sides->type, side->objects, side->space};
+    for (int i = 0; i < 3; i++) {
+        values[i] = 0;
+        if (i == 0 || side->has_pair) {
+            values[i] = (double)profile_value(sides->joined, sample, types[i] + sides->columns);
+            values[i] += is_new ? (double)profile_value(sides->joined, sample, types[i]) : 0;
+        }
+    }
+}
+
+/* The variance of a sample on one side.  Where that has none and the other side was recorded whole, nothing
+ * but the rate may be the reason: it could have had as much. */
+static double side_variance(const struct sides *sides, uint32_t sample, bool is_new) {
+    const struct estimate *side = is_new ? &sides->new : &sides->base;
+    const struct estimate *other = is_new ? &sides->base : &sides->new;
+    double values[3];
+    side_values(sides, sample, is_new, values);
+    if (values[0] == 0 && other->is_exact) {
+        side_values(sides, sample, !is_new, values);
+    }
+    return estimate_row(side, values[0], values[1], values[2]);
+}
+
+/* Of a type of the joined profile, with the places of its pair there. */
+static struct estimate estimate_side(const struct profile *side, const struct profile *joined,
+                                     uint32_t type) {
+    struct estimate estimate = estimate_of(side, profile_find_type(side, joined->types[type].name));
+    estimate.has_pair =
+        estimate.has_pair && profile_find_pair(joined, type, &estimate.space, &estimate.objects);
+    return estimate;
+}
+
+/* As estimate_all() has it; a change is as uncertain as both sides together. */
+static double *estimate_joined(const struct profile *joined, const struct profile *base,
+                               const struct profile *new) {
+    uint32_t types = joined->type_count, columns = types / 2;
+    double *variances = must_alloc(((size_t)joined->sample_count * types + 1) * sizeof *variances);
+    for (uint32_t type = 0; type < columns; type++) {
+        struct sides sides = {estimate_side(base, joined, type), estimate_side(new, joined, type),
+                              type, columns, joined};
+        for (uint32_t i = 0; i < joined->sample_count; i++) {
+            double *row = variances + (size_t)i * types;
+            double before = side_variance(&sides, i, false);
+            double after = side_variance(&sides, i, true);
+            row[type] = before < 0 || after < 0 ? -1 : before + after;
+            row[columns + type] = before;
+        }
+    }
+    return variances;
+}
+
+enum change { CHANGE_NONE, CHANGE_FEW, CHANGE_NOISE, CHANGE_SIGNIFICANT };
+
+/* Is a change at least --min of the base, and more than so many standard deviations? */
+static enum change judge_sum(const struct view *view, struct view_sum sum, double deviations) {
+    if (sum.value == 0 || view_is_small(view, sum.value, 0)) {
+        return CHANGE_NONE;
+    }
+    double noise = deviations * sqrt(fmax(sum.variance, 0));
+    return fabs((double)sum.value) > noise ? CHANGE_SIGNIFICANT : CHANGE_NOISE;
+}
+
+static uint64_t count_changed(const struct view *view, const struct view_weight *weights) {
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < view->node_count; i++) {
+        count += weights[i].flat.value != 0;
+    }
+    return count;
+}
+
+/* The clearest change, of a function or of all together.  Of many functions some change a lot by
+ * chance, so the more there are, the more it takes. */
+static enum change find_change(struct view *view) {
     view_index(view);
     struct view_weight *weights = view_weigh(view);
-    bool found = false;
-    for (uint32_t i = 0; i < view->node_count && !found; i++) {
-        found = weights[i].flat != 0 && !view_is_small(view, weights[i].flat, 0);
+    double deviations = figure_deviations(1 + count_changed(view, weights));
+    enum change found = judge_sum(view, view_total(view), deviations);
+    for (uint32_t i = 0; i < view->node_count && found < CHANGE_SIGNIFICANT; i++) {
+        enum change one = judge_sum(view, weights[i].flat, deviations);
+        found = one > found ? one : found;
     }
     free(weights);
     view_release(view);
-    return found || (view->node_count == 0 && profile_total(view->profile, view->type) != 0);
+    return found;
 }
 
-static double sum_variances(const struct profile *base, const struct profile *new, uint32_t type) {
-    uint32_t base_type = profile_find_type(base, new->types[type].name);
-    double a = estimate_variance(new, type);
-    double b = base_type != PROFILE_NONE ? estimate_variance(base, base_type) : 0;
-    return a < 0 || b < 0 ? -1 : a + b;
+/* What --exit-code makes of it, said in a line where there is doubt. */
+static int judge(struct view *view, const struct profile *base, const struct profile *new) {
+    static const char *const sentences[] = {
+        [CHANGE_FEW] = "too few samples to tell a change",
+        [CHANGE_NOISE] = "within noise: no change is more than sampling explains (95 % sure)",
+        [CHANGE_SIGNIFICANT] = "significant: it has changed by more than sampling explains (95 % "
+                               "sure)",
+    };
+    uint32_t base_type = profile_find_type(base, new->types[new->default_type].name);
+    struct figure before = figure_total(base, base_type),
+                  after = figure_total(new, new->default_type);
+    enum change change = find_change(view);
+    if (change == CHANGE_NOISE && figure_is_few(before) && figure_is_few(after)) {
+        change = CHANGE_FEW;
+    }
+    if (change != CHANGE_NONE && (before.kind != FIGURE_EXACT || after.kind != FIGURE_EXACT)) {
+        note("%s", sentences[change]);
+    }
+    bool has_found = g.noise == NOISE_FAIL ? change != CHANGE_NONE : change == CHANGE_SIGNIFICANT;
+    return has_found ? EXIT_FOUND : EXIT_DONE;
 }
 
 /* Of two selected profiles; view->whole is the base's total before anything was selected. */
@@ -135,11 +243,12 @@ static int compare(struct view *view, const struct view_kind *kind, struct profi
     view->columns = joined->type_count / 2;
     view->base = view->columns + view->type;
     view->whole = view->whole != 0 ? view->whole : profile_total(new, new->default_type);
-    view->variance = sum_variances(base, new, new->default_type);
+    view->variances = estimate_joined(joined, base, new);
     int status = view_print(view, kind);
-    if (status == EXIT_DONE && wants_exit_code && differs(view)) {
-        status = EXIT_FOUND;
+    if (status == EXIT_DONE && g.wants_exit_code) {
+        status = judge(view, base, new);
     }
+    view_end(view);
     profile_free(joined);
     return status;
 }
@@ -189,6 +298,11 @@ const struct command command_diff = {
     .usage = "[OPTION...] BASE NEW",
     .text = "Compares two profiles, or two moments of one run.  The views are those of `tally "
             "report`; values are NEW minus BASE and percentages are of everything that BASE has.\n"
+            "\n"
+            "With --exit-code the status is 1 if something has changed significantly: by more than "
+            "its 95 % interval, where profiles are sampled.  A line says so, or that a change is "
+            "within noise, or that there are too few samples; these are 0, and 1 with "
+            "--noise=fail.\n"
             "\n"
             "  tally diff main.tally ci.tally\n"
             "  tally diff --tree run.tally@10s run.tally@end\n"

@@ -36,12 +36,13 @@ static unsigned fails;
 __attribute__((format(printf, 2, 3))) static void say(enum verdict verdict, const char *format,
                                                       ...) {
     static const struct {
-        const char *word, *color;
-    } verdicts[] = {{"ok  ", "\033[32m"}, {"warn", "\033[33m"}, {"fail", "\033[31m"}};
+        const char *word;
+        enum cli_style style;
+    } verdicts[] = {{"ok  ", STYLE_GOOD}, {"warn", STYLE_WARN}, {"fail", STYLE_BAD}};
     va_list arguments;
     fails += verdict == FAIL;
-    printf("%s%s%s  ", cli_has_color ? verdicts[verdict].color : "", verdicts[verdict].word,
-           cli_has_color ? "\033[0m" : "");
+    printf("%s%s%s  ", cli_style(stdout, verdicts[verdict].style), verdicts[verdict].word,
+           cli_style(stdout, STYLE_PLAIN));
     va_start(arguments, format);
     vprintf(format, arguments);
     va_end(arguments);

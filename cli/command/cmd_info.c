@@ -10,6 +10,7 @@
 #include "command/commands.h"
 #include "common/cli.h"
 #include "common/escape.h"
+#include "profile/figure.h"
 #include "select/argument.h"
 
 enum format { FORMAT_TEXT, FORMAT_JSON };
@@ -121,7 +122,12 @@ static void print_time(const struct read_run *run) {
 }
 
 static void print_container(const struct read_run *run) {
+    uint64_t reach;
+    const char *why = read_reach(run, &reach);
     print_end(run);
+    if (why != NULL) {
+        printf("  %-10s only until %s: %s\n", "reaches", duration_text(reach), why);
+    }
     if (run->dropped > 0) {
         printf("  %-10s %s samples for want of memory\n", "lost",
                grouped_text((int64_t)run->dropped));
@@ -174,8 +180,9 @@ static void print_profile(const struct profile *profile) {
     for (uint32_t i = 0; i < profile->type_count; i++) {
         const struct profile_type *type = &profile->types[i];
         int64_t total = profile_total(profile, i);
-        printf("  %-10s %-14s %12s  %s %s%s\n", i == 0 ? "metrics" : "", safe_text(type->name),
-               value_text(type, total), grouped_text(total), safe_text(type->unit),
+        printf("  %-10s %-14s %12s  %s%s %s%s\n", i == 0 ? "metrics" : "", safe_text(type->name),
+               value_text(type, total), grouped_text(total),
+               figure_margin_text(figure_total(profile, i)), safe_text(type->unit),
                i == profile->default_type ? ", shown first" : "");
     }
     size_t count = find_label_keys(profile, keys, KEYS_MOST);
@@ -197,7 +204,8 @@ static void print_profile(const struct profile *profile) {
 }
 
 static void print_text(const struct info *info) {
-    printf("%s: %s\n", safe_text(info->word), info->run->format);
+    printf("%s%s: %s%s\n", cli_style(stdout, STYLE_BOLD), safe_text(info->word), info->run->format,
+           cli_style(stdout, STYLE_PLAIN));
     print_origin(info->run);
     if (strcmp(info->run->format, "tally") == 0) {
         print_container(info->run);
@@ -231,6 +239,7 @@ static void put_bool(const char *before, const char *name, bool value) {
 
 static void put_run(const struct info *info) {
     const struct read_run *run = info->run;
+    uint64_t reach;
     put_text("{\n  ", "file", info->word);
     put_text(",\n  ", "format", run->format);
     put_text(",\n  ", "program", run->program);
@@ -241,6 +250,7 @@ static void put_run(const struct info *info) {
     put_number(",\n  ", "start_wall_ns", run->start_wall_ns);
     put_number(",\n  ", "rate", run->rate);
     put_bool(",\n  ", "has_ended", run->has_ended);
+    put_bool(",\n  ", "reaches_end", read_reach(run, &reach) == NULL);
     if (run->has_status) {
         put_number(",\n  ", "status", (uint64_t)run->status);
     }
@@ -264,6 +274,20 @@ static void put_run(const struct info *info) {
     printf("%s", run->note_count > 0 ? "]" : "[]");
 }
 
+/* How far off the total may be: null where nobody knows. */
+static void put_margin(struct figure figure) {
+    put_bool(", ", "is_exact", figure.kind == FIGURE_EXACT);
+    if (figure.kind == FIGURE_UNKNOWN) {
+        put_key(", ", "margin");
+        printf("null");
+    } else if (figure.kind == FIGURE_ESTIMATE) {
+        put_key(", ", "margin");
+        printf("%.0f", figure_margin(figure));
+        put_key(", ", "confidence");
+        printf("0.95");
+    }
+}
+
 static void put_types(const struct profile *profile) {
     put_key(",\n    ", "metrics");
     for (uint32_t i = 0; i < profile->type_count; i++) {
@@ -271,6 +295,7 @@ static void put_types(const struct profile *profile) {
         put_text(", ", "unit", profile->types[i].unit);
         put_key(", ", "total");
         printf("%" PRId64, profile_total(profile, i));
+        put_margin(figure_total(profile, i));
         put_bool(", ", "is_default", i == profile->default_type);
         printf("}");
     }

@@ -42,6 +42,7 @@ static int run_report(int count, char **words) {
         view_begin(&view, selected, profile);
         view.cpu = cpu = kind->wants_cpu ? select_cpu(words, count) : NULL;
         status = view_print(&view, kind);
+        view_end(&view);
     }
     profile_free(cpu);
     profile_free(selected);

@@ -79,6 +79,7 @@ static bool print_sites(FILE *file, const struct profile *profile) {
     view_begin(&view, selected, profile);
     view_print_heading(&view);
     bool is_printed = view_top(&view);
+    view_end(&view);
     profile_free(selected);
     return is_printed;
 }

@@ -78,7 +78,11 @@ const char *safe_text(const char *name);
 bool begins_with(const char *text, const char *part);
 bool ends_with(const char *text, const char *part); /* and there is something before it */
 
-/* Columns of a terminal: characters, not bytes. */
+/* How a text is shown where the output is standard output and may have colours; "" elsewhere. */
+enum cli_style { STYLE_PLAIN, STYLE_BOLD, STYLE_GOOD, STYLE_WARN, STYLE_BAD };
+const char *cli_style(FILE *out, enum cli_style style);
+
+/* Columns of a terminal: characters, not bytes, and no styles. */
 unsigned text_columns(const char *text);
 
 /* The last part of a path; a path as people type it, relative where it is below the current folder. */

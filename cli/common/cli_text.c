@@ -177,10 +177,24 @@ bool ends_with(const char *text, const char *part) {
     return length > tail && strcmp(text + length - tail, part) == 0;
 }
 
+const char *cli_style(FILE *out, enum cli_style style) {
+    static const char *const codes[] = {[STYLE_PLAIN] = "\033[0m",
+                                        [STYLE_BOLD] = "\033[1m",
+                                        [STYLE_GOOD] = "\033[32m",
+                                        [STYLE_WARN] = "\033[33m",
+                                        [STYLE_BAD] = "\033[31m"};
+    return cli_has_color && out == stdout ? codes[style] : "";
+}
+
 unsigned text_columns(const char *text) {
     unsigned columns = 0;
     for (; *text != '\0'; text++) {
-        columns += (*text & 0xc0) != 0x80;
+        if (*text == '\033') { /* a style, up to its m; names have no such character */
+            text += strcspn(text, "m");
+            text -= *text == '\0';
+        } else {
+            columns += ((unsigned char)*text & 0xc0) != 0x80;
+        }
     }
     return columns;
 }

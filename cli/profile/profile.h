@@ -93,7 +93,8 @@ struct profile {
     bool is_exact_leaf;              /* see the top */
     const char **comments;
     uint32_t comment_count;
-    const char *source; /* the format it came from: "pprof", "jemalloc", ... */
+    int64_t counted_live; /* bytes in use at this moment, counted and not sampled; 0: unknown */
+    const char *source;   /* the format it came from: "pprof", "jemalloc", ... */
 
     struct profile_memory *memory; /* profile.c */
 };

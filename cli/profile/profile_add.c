@@ -184,6 +184,7 @@ void profile_add_columns(struct profile *profile, const struct profile *other,
 }
 
 void profile_add_profile(struct profile *profile, const struct profile *other, int factor) {
+    profile->counted_live = 0;
     if (profile->type_count == 0 && profile->sample_count == 0) {
         profile_adopt(profile, other);
     }

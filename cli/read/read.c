@@ -300,6 +300,13 @@ struct profile *read_cpu_moment(struct read_run *run, uint32_t moment, char why[
     return make_profile(run, true, moment, why);
 }
 
+const char *read_reach(const struct read_run *run, uint64_t *t_ns) {
+    *t_ns = run->moment_count > 0 ? run->moments[run->moment_count - 1].t_ns : 0;
+    return !run->has_ended  ? "the program was killed, still runs, or could write no more"
+           : run->lacks_end ? "its last snapshot could not be written"
+                            : NULL;
+}
+
 bool read_is_cpu(const char *metric) {
     return metric != NULL && (strcmp(metric, "cpu") == 0 || strcmp(metric, "samples") == 0 ||
                               strcmp(metric, "wall") == 0);

@@ -81,8 +81,11 @@ struct read_run {
     const char *program, *arguments, *host, *version; /* "" where unknown */
     uint64_t pid, start_wall_ns, rate;
     bool has_ended;            /* normally: a last frame says so */
+    bool lacks_end;            /* the last moment is not the end: that was not, or badly, written */
     bool has_status;           /* that frame says how, too: */
     int status;                /* as of wait(2) */
+    bool has_live_blocks;      /* that frame says how many, too: */
+    uint64_t live_blocks;      /* held at the end, counted */
     uint64_t samples, dropped; /* taken, and lost for want of memory, at the end */
     uint64_t cpu_lost;         /* samples of the processor's time that were lost */
     uint64_t cpu_left_out;     /* threads whose time could not be sampled */
@@ -111,6 +114,10 @@ void read_run_free(struct read_run *run);
  * it is damaged. */
 struct profile *read_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
 struct profile *read_cpu_moment(struct read_run *run, uint32_t moment, char why[READ_WHY_BYTES]);
+
+/* Until when the snapshots of a run reach, where they do not reach its end: then *t_ns is the time of
+ * the last one, since the program's start, and the answer says why.  NULL: nothing is missing. */
+const char *read_reach(const struct read_run *run, uint64_t *t_ns);
 
 /* Does this metric count the processor's time?  NULL: there is no metric. */
 bool read_is_cpu(const char *metric);

@@ -387,6 +387,7 @@ static const size_t run_numbers[] = {
     offsetof(struct read_run, dropped),      offsetof(struct read_run, cpu_lost),
     offsetof(struct read_run, cpu_left_out), offsetof(struct read_run, lost_bytes),
     offsetof(struct read_run, file_bytes),   offsetof(struct read_run, unknown_frames),
+    offsetof(struct read_run, live_blocks),
 };
 enum { RUN_NUMBERS = sizeof run_numbers / sizeof run_numbers[0] };
 
@@ -397,6 +398,8 @@ static void put_facts(struct image_pipe *pipe, const struct read_run *run) {
     image_put_text(pipe, run->host);
     image_put_text(pipe, run->version);
     image_put_number(pipe, run->has_ended);
+    image_put_number(pipe, run->lacks_end);
+    image_put_number(pipe, run->has_live_blocks);
     image_put_number(pipe, run->has_status);
     image_put_number(pipe, (uint64_t)run->status);
     for (size_t i = 0; i < RUN_NUMBERS; i++) {
@@ -414,6 +417,8 @@ static void take_facts(struct image_pipe *pipe, struct read_run *run) {
     run->host = image_take_text(pipe);
     run->version = image_take_text(pipe);
     run->has_ended = take_bool(pipe);
+    run->lacks_end = take_bool(pipe);
+    run->has_live_blocks = take_bool(pipe);
     run->has_status = take_bool(pipe);
     run->status = (int)(image_take_number(pipe) & 0xffff);
     for (size_t i = 0; i < RUN_NUMBERS; i++) {

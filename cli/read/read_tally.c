@@ -158,7 +158,7 @@ static void set_number(uint64_t *place, struct text text) {
 /* "key=value" of HEAD and BYE; unknown keys are skipped. */
 static void take_pair(struct read_run *run, struct text line, bool is_end) {
     struct text value = line;
-    uint64_t status = 0;
+    uint64_t status = 0, has_snapshot = 1;
     if (!is_end && text_take(&value, "program=")) {
         set_text(&run->program, value);
     } else if (!is_end && text_take(&value, "argument=")) {
@@ -179,6 +179,12 @@ static void take_pair(struct read_run *run, struct text line, bool is_end) {
         set_number(&run->samples, value);
     } else if (is_end && text_take(&value, "dropped=")) {
         set_number(&run->dropped, value);
+    } else if (is_end && text_take(&value, "end_snapshot=")) {
+        set_number(&has_snapshot, value);
+        run->lacks_end = has_snapshot == 0;
+    } else if (is_end && text_take(&value, "live_blocks=")) {
+        set_number(&run->live_blocks, value);
+        run->has_live_blocks = true;
     } else if (is_end && text_take(&value, "cpu_lost=")) {
         set_number(&run->cpu_lost, value);
     } else if (is_end && text_take(&value, "cpu_left_out=")) {
@@ -373,7 +379,9 @@ struct read_run *read_tally(const uint8_t *bytes, size_t length, char why[READ_W
     tally.run->start_wall_ns = little(bytes + 16, 8);
     take_frames(&tally);
     struct read_run *run = tally.run;
+    uint32_t stored = run->moment_count;
     run->moment_count = make_last(run, run->moments, run->moment_count, read_moment);
+    run->lacks_end |= run->moment_count < stored;
     run->cpu_count = make_last(run, run->cpu, run->cpu_count, read_cpu_moment);
     return run;
 }

@@ -7,18 +7,21 @@
  *      sites       what held the peak: beside the chart where there is room, else below it
  *      time        what used the processor, by function, where that was recorded
  *
- * Sums come from the snapshots, so they are estimates unless every allocation was recorded; behind the
- * peak stands its 95 % interval.  Where that is wide, because little was allocated, the highest point of the
- * series is shown instead, which is exact.
+ * What was counted is shown as it is.  Sums come from the snapshots, so they are estimates unless every
+ * allocation was recorded, bounded by what was counted (known.h), with their 95 % intervals behind them.
+ * Where that of the peak is wide, because little was allocated, the highest count is shown as a bound.
  */
 #include "run/card.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"
 #include "common/escape.h"
 #include "common/glyph.h"
 #include "profile/estimate.h"
+#include "read/known.h"
 #include "run/chart.h"
 #include "select/site.h"
 #include "view/leak_sites.h"
@@ -29,12 +32,14 @@ enum {
     WIDTH_OF_TWO = 100, /* from here on the sites stand beside the chart */
     NAME_BYTES = 1024,  /* more than a line has columns of four bytes */
     LINE_BYTES = 4 * NAME_BYTES,
+    MARGIN_COLUMNS = 8, /* " ± 9.9 %", " ± 110 %" */
 };
 
 /* The sites that held memory, or the functions that used the processor. */
 struct holders {
     bool is_time;
     const struct profile *profile;
+    uint32_t type; /* the metric */
     struct sites sites;
     int64_t total;
 };
@@ -48,55 +53,42 @@ struct drawing {
 
 /* ---------------------------------------------------------------- figures */
 
+struct figure_cell {
+    char name[48], text[128];
+};
+
 static int64_t total_of(const struct profile *profile, const char *type) {
     uint32_t index = profile_find_type(profile, type);
     return index != PROFILE_NONE ? profile_total(profile, index) : 0;
 }
 
-/* Half of the 95 % interval of a sum, as a share of it; 0 where everything was recorded. */
-static double interval_of(const struct profile *profile, const char *type) {
-    uint32_t index = profile_find_type(profile, type);
-    double variance = index != PROFILE_NONE ? estimate_variance(profile, index) : 0;
-    int64_t sum = total_of(profile, type);
-    return variance > 0 && sum > 0 ? estimate_margin(variance) / (double)sum : 0;
-}
-
-static const struct read_point *highest_point(const struct read_run *run) {
-    const struct read_point *highest = NULL;
-    for (uint32_t i = 0; i < run->point_count; i++) {
-        if (highest == NULL || run->points[i].live > highest->live) {
-            highest = &run->points[i];
-        }
-    }
-    return highest;
-}
-
-static uint64_t highest_rss(const struct read_run *run) {
+static struct figure highest_rss(const struct read_run *run) {
     uint64_t highest = 0;
     for (uint32_t i = 0; i < run->point_count; i++) {
         highest = run->points[i].rss > highest ? run->points[i].rss : highest;
     }
-    return highest;
+    return run->point_count > 0 ? figure_exact((double)highest)
+                                : (struct figure){.kind = FIGURE_UNKNOWN};
 }
 
-/* "1.21 GiB ± 1.4 % at 31.0 s".  Where a count exceeds what the samples allow for, the count is
- * shown: the profiler does not know of allocations before it was on. */
-static void describe_peak(const struct card *card, const struct profile *profile, char *text,
-                          size_t bytes) {
+/* "1.21 GiB ± 1.4 % at 31.0 s", or "at least 1.2 GiB at 31.0 s" where samples tell no more than the
+ * highest count. */
+static void describe_peak(const struct known_moment *end, char *text, size_t bytes) {
     const double wide = 0.25;
-    const struct read_point *highest = highest_point(card->run);
-    int64_t peak = total_of(profile, "peak_space");
-    double interval = interval_of(profile, "peak_space");
-    int64_t counted = highest != NULL ? (int64_t)highest->live : 0;
-    bool is_exact = (double)peak * (1 + interval) < (double)counted || interval > wide;
-    int at = snprintf(text, bytes, "%s", size_text(is_exact && highest != NULL ? counted : peak));
-    if (!is_exact && interval > 0) {
-        at += snprintf(text + at, bytes - (size_t)at, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS),
-                       100 * interval);
+    const struct read_point *highest = known_highest(end);
+    struct figure peak = known_peak(end);
+    if (highest == NULL) {
+        snprintf(text, bytes, "%s", figure_text(peak, size_text));
+        return;
     }
-    if (highest != NULL) {
-        snprintf(text + at, bytes - (size_t)at, " at %s", duration_text(highest->t_ns));
-    }
+    bool is_bound = peak.kind == FIGURE_UNKNOWN ||
+                    (peak.kind == FIGURE_ESTIMATE && figure_margin(peak) > wide * peak.value);
+    const char *figure = is_bound ? ring_text("at least %s", size_text((int64_t)highest->live))
+                                  : figure_text(peak, size_text);
+    /* Higher than all counts: it was between two of them, and nobody knows when. */
+    bool has_time = is_bound || peak.low <= (double)highest->live;
+    snprintf(text, bytes, "%s%s%s", figure, has_time ? " at " : "",
+             has_time ? duration_text(highest->t_ns) : "");
 }
 
 /* What a search found.  Sums are exact, wherever the objects come from. */
@@ -114,38 +106,84 @@ static void describe_search(const struct read_leaks *leaks, char *text, size_t b
 }
 
 /* Without a search, what was not freed is an upper bound of what leaked. */
-static void describe_leak(const struct card *card, const struct profile *profile, char *text,
-                          size_t bytes) {
-    if (card->run->leaks != NULL) {
-        describe_search(card->run->leaks, text, bytes);
-        return;
+static void describe_leak(const struct known_moment *end, char *text, size_t bytes) {
+    struct figure live = known_live(end), blocks = known_live_blocks(end);
+    char count[64] = "";
+    if (blocks.kind == FIGURE_EXACT) {
+        snprintf(count, sizeof count, " in %s block%s", grouped_text((int64_t)blocks.value),
+                 blocks.value == 1 ? "" : "s");
     }
-    int64_t objects = total_of(profile, "inuse_objects");
-    if (objects == 0) {
-        snprintf(text, bytes, "nothing that was sampled");
+    if (end->run->leaks != NULL) {
+        describe_search(end->run->leaks, text, bytes);
+    } else if (!end->is_end) {
+        snprintf(text, bytes, "unknown: the end is not recorded");
+    } else if (live.kind == FIGURE_EXACT && live.value == 0) {
+        snprintf(text, bytes, "nothing");
     } else {
-        snprintf(text, bytes, "at most %s in %s block%s (%s)",
-                 size_text(total_of(profile, "inuse_space")), grouped_text(objects),
-                 objects == 1 ? "" : "s", card->run->rate > 1 ? "estimate" : "not freed");
+        snprintf(text, bytes, "at most %s%s", figure_text(live, size_text), count);
     }
 }
 
-static void describe_temporary(const struct profile *profile, char *text, size_t bytes) {
-    int64_t objects = total_of(profile, "alloc_objects");
-    int64_t temporary = total_of(profile, "temp_objects");
-    snprintf(text, bytes, "%.0f %% of %s allocations",
-             objects > 0 ? 100 * (double)temporary / (double)objects : 0.0, count_text(objects));
+/* At the end, or when it was last known. */
+static void describe_live(const struct known_moment *end, struct figure_cell *cell) {
+    const struct read_run *run = end->run;
+    struct figure live = known_live(end);
+    uint64_t at;
+    if (read_reach(run, &at) != NULL) {
+        if (run->point_count > 0) {
+            at = run->points[run->point_count - 1].t_ns;
+            live = figure_exact((double)run->points[run->point_count - 1].live);
+        }
+        snprintf(cell->name, sizeof cell->name, "live at %s", duration_text(at));
+    }
+    snprintf(cell->text, sizeof cell->text, "%s", figure_text(live, size_text));
+}
+
+/* The variance of a share of a whole that it is a part of: errors of both go the same way. */
+static double variance_of_share(double part, double of_part, double whole, double of_whole) {
+    double share = part / whole;
+    double variance = of_part * (1 - 2 * share) + share * share * of_whole;
+    return of_part < 0 || of_whole < 0 ? -1 : fmax(variance, 0) / (whole * whole);
+}
+
+static struct figure share_of(const struct profile *profile, const char *part, const char *whole) {
+    const double unseen = 3.69; /* samples of a part that shows up in none, in 2.5 of 100 cases */
+    uint32_t a = profile_find_type(profile, part), b = profile_find_type(profile, whole);
+    double sum = b != PROFILE_NONE ? (double)profile_total(profile, b) : 0;
+    if (a == PROFILE_NONE || sum <= 0) {
+        return (struct figure){FIGURE_UNKNOWN, 0, 0, 1, 0, false};
+    }
+    double value = (double)profile_total(profile, a);
+    double variance =
+        variance_of_share(value, estimate_variance(profile, a), sum, estimate_variance(profile, b));
+    struct figure share = figure_of(profile, value / sum, variance);
+    double least = unseen / figure_total(profile, b).samples;
+    share.low = fmin(share.low, share.value - least);
+    share.high = fmax(share.high, share.value + least);
+    return figure_bound(share, 0, 1);
+}
+
+/* "66 ± 2 % of 3.4 M ± 1.9 % allocations" */
+static void describe_temporary(const struct known_moment *end, char *text, size_t bytes) {
+    struct figure share = share_of(end->profile, "temp_objects", "alloc_objects");
+    struct figure all = known_allocations(end);
+    char margin[32] = "";
+    if (share.kind == FIGURE_ESTIMATE) {
+        snprintf(margin, sizeof margin, " %s %.0f", glyph(GLYPH_PLUS_MINUS),
+                 ceil(100 * figure_margin(share)));
+    }
+    if (share.kind == FIGURE_UNKNOWN) {
+        snprintf(text, bytes, "unknown");
+    } else {
+        snprintf(text, bytes, "%.0f%s %% of %s allocations", 100 * share.value, margin,
+                 figure_text(all, count_text));
+    }
 }
 
 static void put_padded(FILE *out, const char *text, unsigned width) {
     unsigned columns = text_columns(text);
     fprintf(out, "%s%*s", text, columns < width ? (int)(width - columns) : 0, "");
 }
-
-struct figure {
-    const char *name;
-    char text[128];
-};
 
 /* The widths of names and texts of each column; lay_out returns the width of a row. */
 struct grid {
@@ -156,7 +194,7 @@ static unsigned larger(unsigned a, unsigned b) {
     return a > b ? a : b;
 }
 
-static unsigned lay_out(struct grid *grid, const struct figure *figures, unsigned count) {
+static unsigned lay_out(struct grid *grid, const struct figure_cell *figures, unsigned count) {
     enum { INDENT = 2, BEHIND_NAME = 2, BEHIND_TEXT = 3 };
     unsigned columns = 0;
     memset(grid->names, 0, sizeof grid->names);
@@ -173,7 +211,7 @@ static unsigned lay_out(struct grid *grid, const struct figure *figures, unsigne
 }
 
 /* As many in a row as fit. */
-static void print_figures(const struct drawing *drawing, const struct figure *figures,
+static void print_figures(const struct drawing *drawing, const struct figure_cell *figures,
                           unsigned count) {
     struct grid grid = {.per_row = 3};
     while (lay_out(&grid, figures, count) > drawing->style.width && grid.per_row > 1) {
@@ -196,23 +234,18 @@ static void print_figures(const struct drawing *drawing, const struct figure *fi
 
 static void print_all_figures(const struct drawing *drawing, const struct card *card,
                               const struct profile *profile) {
-    const struct read_run *run = card->run;
-    struct figure figures[] = {
+    enum { TEXT = sizeof((struct figure_cell *)0)->text };
+    struct known_moment end = known_end(card->run, profile);
+    struct figure_cell figures[] = {
         {"peak", ""}, {"live at exit", ""}, {"leaked", ""},
         {"rss", ""},  {"allocated", ""},    {"temporary", ""},
     };
-    uint64_t live = run->point_count > 0 ? run->points[run->point_count - 1].live
-                                         : (uint64_t)total_of(profile, "inuse_space");
-    if (!run->has_ended) {
-        figures[1].name = "live at the end";
-    }
-    describe_peak(card, profile, figures[0].text, sizeof figures[0].text);
-    snprintf(figures[1].text, sizeof figures[1].text, "%s", size_text((int64_t)live));
-    describe_leak(card, profile, figures[2].text, sizeof figures[2].text);
-    snprintf(figures[3].text, sizeof figures[3].text, "%s", size_text((int64_t)highest_rss(run)));
-    snprintf(figures[4].text, sizeof figures[4].text, "%s",
-             size_text(total_of(profile, "alloc_space")));
-    describe_temporary(profile, figures[5].text, sizeof figures[5].text);
+    describe_peak(&end, figures[0].text, TEXT);
+    describe_live(&end, &figures[1]);
+    describe_leak(&end, figures[2].text, TEXT);
+    snprintf(figures[3].text, TEXT, "%s", figure_text(highest_rss(card->run), size_text));
+    snprintf(figures[4].text, TEXT, "%s", figure_text(known_allocated(&end), size_text));
+    describe_temporary(&end, figures[5].text, TEXT);
     print_figures(drawing, figures, sizeof figures / sizeof figures[0]);
 }
 
@@ -221,9 +254,12 @@ static void print_all_figures(const struct drawing *drawing, const struct card *
 static void collect(struct holders *holders, const struct profile *profile, const char *metric) {
     uint32_t type = profile_find_type(profile, metric);
     holders->profile = profile;
+    holders->type = type;
     if (type != PROFILE_NONE) {
+        double *variances = estimate_all(profile);
         sites_collect(&holders->sites, profile, type, holders->is_time ? BY_FUNCTIONS : BY_LINES,
-                      NULL);
+                      NULL, variances);
+        free(variances);
         holders->total = profile_total(profile, type);
     }
 }
@@ -281,14 +317,31 @@ static struct site_columns share_width(const struct holders *holders, size_t sho
         columns.line = larger(columns.line, text_columns(place.line));
     }
     columns.line = columns.line < LINE_MOST ? columns.line : LINE_MOST;
-    unsigned left = width > FIGURES + GAP + columns.line + NAME_LEAST
-                        ? width - FIGURES - GAP - columns.line
+    unsigned figures = FIGURES + (shown > 0 && holders->profile->period > 1 ? MARGIN_COLUMNS : 0);
+    unsigned left = width > figures + GAP + columns.line + NAME_LEAST
+                        ? width - figures - GAP - columns.line
                         : NAME_LEAST;
     columns.name = columns.name < left ? columns.name : left;
     return columns;
 }
 
-/* " 38.1 %  472.0 MiB  cache_insert  cache.c:88" */
+/* What a site has, and how far off that may be. */
+static const char *site_figure(const struct holders *holders, const struct site *site) {
+    double variance = site->variances != NULL ? site->variances[holders->type] : 0;
+    struct figure figure = figure_of(holders->profile, (double)site->value, variance);
+    const char *value =
+        holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value);
+    if (figure.kind != FIGURE_ESTIMATE) {
+        return ring_text("%10s", value);
+    }
+    /* As wide as characters, which are not bytes. */
+    const char *margin = figure_margin_text(figure);
+    unsigned columns = text_columns(margin);
+    return ring_text("%10s%s%*s", value, margin,
+                     columns < MARGIN_COLUMNS ? (int)(MARGIN_COLUMNS - columns) : 0, "");
+}
+
+/* " 38.1 %  472.0 MiB ± 2.1 %  cache_insert  cache.c:88" */
 static void describe_site(const struct holders *holders, size_t index, struct site_columns columns,
                           char *text) {
     const struct site *site = &holders->sites.rows[index];
@@ -298,9 +351,9 @@ static void describe_site(const struct holders *holders, size_t index, struct si
     cut(place.line, columns.line);
     unsigned name = text_columns(place.name);
     bool has_line = place.line[0] != '\0';
-    sprintf(text, "%5.1f %%  %10s  %s%*s%s", 100 * (double)site->value / (double)holders->total,
-            holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value),
-            place.name, has_line ? (int)(columns.name - name + 2) : 0, "", place.line);
+    sprintf(text, "%5.1f %%  %s  %s%*s%s", 100 * (double)site->value / (double)holders->total,
+            site_figure(holders, site), place.name, has_line ? (int)(columns.name - name + 2) : 0,
+            "", place.line);
 }
 
 /* The list of sites as lines: a title, the largest of those that held something, and how many more there are. */
@@ -418,17 +471,32 @@ static void print_time(const struct drawing *drawing, const struct card *card) {
 
 /* ---------------------------------------------------------------- head and foot */
 
+/* "every allocation recorded until 4.8 s", "sampled 1 per 64 KiB (± 95 % sure)" */
+static void print_coverage(const struct drawing *drawing, const struct read_run *run) {
+    uint64_t reach;
+    if (run->rate <= 1) {
+        fprintf(drawing->out, "%severy allocation recorded", glyph(GLYPH_DOT));
+    } else {
+        bool has_room = drawing->style.width >= WIDTH_OF_TWO;
+        fprintf(drawing->out, "%ssampled 1 per %s%s%s%s", glyph(GLYPH_DOT),
+                size_text((int64_t)run->rate), has_room ? " (" : "",
+                has_room ? glyph(GLYPH_PLUS_MINUS) : "", has_room ? " 95 % sure)" : "");
+    }
+    if (read_reach(run, &reach) != NULL) {
+        fprintf(drawing->out, " until %s", duration_text(reach));
+    }
+    if (run->dropped > 0) {
+        fprintf(drawing->out, "%s%s samples lost", glyph(GLYPH_DOT),
+                grouped_text((int64_t)run->dropped));
+    }
+}
+
 static void print_head(const struct drawing *drawing, const struct card *card) {
     const struct read_run *run = card->run;
-    char rate[64];
-    if (run->rate <= 1) {
-        snprintf(rate, sizeof rate, "every allocation recorded");
-    } else {
-        snprintf(rate, sizeof rate, "sampled 1 per %s", size_text((int64_t)run->rate));
-    }
-    fprintf(drawing->out, "%stally: %s (pid %llu) ran %s%s%s%s", drawing->bold,
+    fprintf(drawing->out, "%stally: %s (pid %llu) ran %s%s", drawing->bold,
             safe_text(base_name(run->program)), (unsigned long long)run->pid,
-            duration_text(card->wall_ns), drawing->plain, glyph(GLYPH_DOT), rate);
+            duration_text(card->wall_ns), drawing->plain);
+    print_coverage(drawing, run);
     if (card->end[0] != '\0') {
         fprintf(drawing->out, "%s%s", glyph(GLYPH_DOT), card->end);
     }
@@ -441,14 +509,16 @@ static bool is_made_of(const char *word, const char *characters) {
     return word[0] != '\0' && word[strspn(word, characters)] == '\0';
 }
 
-/* "tally report --tree server.4711.tally", to be typed into a shell. */
+/* "tally report --tree server.4711.tally@peak", to be typed into a shell. */
 static void print_next(const struct drawing *drawing, const char *title, const struct card *card,
-                       const char *command) {
+                       const char *command, const char *moment) {
+    char path[LINE_BYTES];
+    snprintf(path, sizeof path, "%s%s", card->path, moment);
     fprintf(drawing->out, "  %-9stally %s ", title, command);
-    if (is_made_of(card->path, LETTERS "./:=@%+,-")) {
-        fputs(card->path, drawing->out);
+    if (is_made_of(path, LETTERS "./:=@%+,-")) {
+        fputs(path, drawing->out);
     } else {
-        escape_shell(drawing->out, card->path);
+        escape_shell(drawing->out, path);
     }
     fputc('\n', drawing->out);
 }
@@ -473,7 +543,9 @@ static void print_biggest_leak(const struct drawing *drawing, const struct read_
     profile_free(visible);
 }
 
-static void print_foot(const struct drawing *drawing, const struct card *card, const char *name) {
+/* What is to be typed next shows what the card shows: the peak, where it is known. */
+static void print_foot(const struct drawing *drawing, const struct card *card, const char *name,
+                       const char *moment) {
     const struct read_leaks *leaks = card->run->leaks;
     bool has_leaks = leaks != NULL && leaks->sums[READ_LEAK_DEFINITE].objects > 0;
     if (has_leaks) {
@@ -485,18 +557,18 @@ static void print_foot(const struct drawing *drawing, const struct card *card, c
         fprintf(drawing->out, "  %-9s%s more: %s\n", "", grouped_text(card->children),
                 safe_text(card->children_path));
     }
-    print_next(drawing, "next", card, "report --tree");
+    print_next(drawing, "next", card, "report --tree", moment);
     if (card->run->cpu_count > 0) {
-        print_next(drawing, "", card, "report --tree --metric=cpu");
+        print_next(drawing, "", card, "report --tree --metric=cpu", "");
     }
     /* Only a plain name is shown as an expression to look for. */
     if (is_made_of(name, LETTERS)) {
         char command[LINE_BYTES];
         snprintf(command, sizeof command, "report --list=%s", name);
-        print_next(drawing, "", card, command);
+        print_next(drawing, "", card, command, moment);
     }
     if (has_leaks) {
-        print_next(drawing, "", card, "leak-check");
+        print_next(drawing, "", card, "leak-check", "");
     }
 }
 
@@ -526,7 +598,8 @@ void card_print(FILE *out, const struct card *card, struct card_style style) {
     print_body(&drawing, card, &holders);
     print_time(&drawing, card);
     bool has_name = holders.sites.count > 0 && holders.sites.rows[0].value > 0;
-    print_foot(&drawing, card, has_name ? holders.sites.rows[0].name : "");
+    print_foot(&drawing, card, has_name ? holders.sites.rows[0].name : "",
+               visible != NULL ? "@peak" : "");
     sites_free(&holders.sites);
     profile_free(visible);
 }

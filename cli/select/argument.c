@@ -11,6 +11,7 @@
 
 #include "common/cli.h"
 #include "live/live_dump.h"
+#include "read/known.h"
 #include "read/read_worker.h"
 
 /* What follows the file name. */
@@ -81,6 +82,11 @@ static bool choose_moment(const char *path, const struct read_run *run, const st
         return false;
     } else if (suffix->has_time && run->moment_count > 0) {
         choice->moment = moment_at(run->moments, run->moment_count, suffix->t_ns);
+        uint64_t end = run->moments[run->moment_count - 1].t_ns;
+        if (suffix->t_ns > end) {
+            note("%s ends at %s, which is shown instead of %s", safe_text(path), duration_text(end),
+                 duration_text(suffix->t_ns));
+        }
     }
     return !choice->is_cpu || choose_cpu_moment(path, run, suffix, choice, status);
 }
@@ -172,10 +178,21 @@ struct profile *read_chosen(struct read_run *run, const struct read_choice *choi
 struct profile *read_argument(const char *word, bool wants_cpu, int *status) {
     struct read_choice choice = {.wants_cpu = wants_cpu};
     struct read_run *run = read_argument_run(word, &choice, status);
+    uint64_t reach;
     if (run == NULL) {
         return NULL;
     }
+    const char *why = read_reach(run, &reach);
+    if (why != NULL && !choice.is_given && run->moment_count > 0) {
+        note("%s reaches only until %s: %s", safe_text(word), duration_text(reach), why);
+    }
     struct profile *profile = read_chosen(run, &choice, word, status);
+    bool is_last = choice.moment + 1 == run->moment_count && !choice.is_cpu && !choice.is_peak;
+    if (profile != NULL && is_last) {
+        struct known_moment end = known_end(run, profile);
+        struct figure live = known_live(&end);
+        profile->counted_live = live.kind == FIGURE_EXACT ? figure_int(live.value) : 0;
+    }
     if (profile != NULL) { /* it no longer belongs to the run */
         *(choice.is_cpu    ? &run->cpu[choice.moment].profile
           : choice.is_peak ? &run->peak

@@ -39,7 +39,8 @@ struct select {
  */
 struct profile *select_apply(const struct profile *profile, const struct select *select);
 
-/* What `by` calls a frame: "cache_insert", "cache.c:88", "libfoo.so", "0x4011d2".  Static. */
+/* What `by` calls a frame: "cache_insert", "cache.c:88", "libfoo.so", "0x4011d2", or "libfoo.so+0x12"
+ * where it has no name.  Static. */
 const char *select_frame_name(const struct profile *profile, uint32_t location, uint32_t line,
                               enum select_by by);
 
@@ -48,6 +49,11 @@ bool select_is_allocator(const char *name);
 
 /* An expression of the command line, to be freed by regfree.  False after a sentence. */
 bool select_expression(regex_t *regex, const char *option, const char *text);
+
+/* Whether the text of an expression is the whole name of a function, parameters aside: then that
+ * function is meant, and not every one whose name contains it. */
+bool select_is_whole_name(const struct profile *profile, const char *text);
+bool select_name_matches(const char *name, const char *text, const regex_t *regex, bool is_whole);
 
 /* The type that a metric means; PROFILE_NONE after a sentence that lists the metrics. */
 uint32_t select_metric(const struct profile *profile, const char *metric);

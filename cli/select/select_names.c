@@ -15,6 +15,19 @@ static const char *address_text(uint64_t address) {
     return text;
 }
 
+/* Where an address without a name lies: "libfoo.so+0x1234", the same in every run, or as it is where
+ * nobody knows the module. */
+static const char *place_text(const struct profile *profile, const struct profile_location *at) {
+    static char text[600];
+    if (at->mapping >= profile->mapping_count || profile->mappings[at->mapping].path[0] == '\0') {
+        return address_text(at->address);
+    }
+    const struct profile_mapping *mapping = &profile->mappings[at->mapping];
+    snprintf(text, sizeof text, "%.512s+0x%" PRIx64, base_name(mapping->path),
+             at->address - mapping->start + mapping->offset);
+    return text;
+}
+
 static const char *module_name(const struct profile *profile,
                                const struct profile_location *location) {
     if (location->mapping < profile->mapping_count &&
@@ -35,7 +48,7 @@ const char *select_frame_name(const struct profile *profile, uint32_t location, 
         return address_text(at->address);
     }
     if (line >= at->line_count) {
-        return by == BY_FILES ? "(unknown file)" : address_text(at->address);
+        return by == BY_FILES ? "(unknown file)" : place_text(profile, at);
     }
     const struct profile_line *row = &profile->lines[at->lines + line];
     const struct profile_function *function = &profile->functions[row->function];
@@ -47,6 +60,26 @@ const char *select_frame_name(const struct profile *profile, uint32_t location, 
         return text;
     }
     return function->name;
+}
+
+/* Is it the whole name of a function, with or without its parameters? */
+static bool is_whole_name(const char *name, const char *text) {
+    size_t length = strlen(text);
+    return length > 0 && strncmp(name, text, length) == 0 &&
+           (name[length] == '\0' || name[length] == '(');
+}
+
+bool select_is_whole_name(const struct profile *profile, const char *text) {
+    for (uint32_t i = 0; i < profile->function_count; i++) {
+        if (is_whole_name(profile->functions[i].name, text)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool select_name_matches(const char *name, const char *text, const regex_t *regex, bool is_whole) {
+    return is_whole ? is_whole_name(name, text) : regexec(regex, name, 0, NULL, 0) == 0;
 }
 
 /* Metrics. */

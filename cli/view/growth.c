@@ -46,7 +46,7 @@ static void add_moment(struct table *table, const struct growth_moment *moment, 
     uint32_t type = profile_find_type(moment->profile, "inuse_space");
     struct sites sites = {0};
     if (type != PROFILE_NONE) {
-        sites_collect(&sites, moment->profile, type, BY_LINES, NULL);
+        sites_collect(&sites, moment->profile, type, BY_LINES, NULL, NULL);
     }
     for (uint32_t i = 0; i < sites.count; i++) {
         char place[SITE_TEXT_BYTES];

@@ -114,7 +114,7 @@ static void add_stackless(struct leak_sites *sites, const struct profile *profil
 void leak_sites_collect(struct leak_sites *leaks, const struct profile *profile,
                         const char *arrow) {
     struct sites sites;
-    sites_collect(&sites, profile, 1, BY_LINES, "kind");
+    sites_collect(&sites, profile, 1, BY_LINES, "kind", NULL);
     for (uint32_t i = 0; i < sites.count; i++) {
         const struct site *site = &sites.rows[i];
         struct leak_site *row = add_site(leaks, &(struct leak_site){.kind = kind_named(site->label),

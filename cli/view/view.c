@@ -13,6 +13,7 @@
 #include "common/glyph.h"
 #include "common/keys.h"
 #include "profile/estimate.h"
+#include "profile/figure.h"
 #include "select/site.h"
 
 void view_begin(struct view *view, const struct profile *selected, const struct profile *all) {
@@ -26,7 +27,29 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
     view->base = PROFILE_NONE;
     view->columns = selected->type_count;
     view->whole = profile_total(all, type);
-    view->variance = estimate_variance(selected, type);
+    bool is_live = strcmp(selected->types[type].name, "inuse_space") == 0;
+    view->counted = is_live ? all->counted_live : 0;
+    view->variances = estimate_all(selected);
+}
+
+void view_end(struct view *view) {
+    free(view->variances);
+    view->variances = NULL;
+}
+
+void view_add(const struct view *view, struct view_sum *sum, uint32_t sample, uint32_t type) {
+    if (type != PROFILE_NONE) {
+        sum->value = profile_sum(sum->value, profile_value(view->profile, sample, type));
+        sum->variance += view_variance(view, sample, type);
+    }
+}
+
+struct view_sum view_total(const struct view *view) {
+    struct view_sum total = {0, 0};
+    for (uint32_t i = 0; i < view->profile->sample_count; i++) {
+        view_add(view, &total, i, view->type);
+    }
+    return total;
 }
 
 /* Nodes. */
@@ -95,14 +118,6 @@ uint32_t view_line(const struct view *view, uint32_t slot) {
     return line < at->line_count ? profile->lines[at->lines + line].number : 0;
 }
 
-static void add_to(int64_t *sum, int64_t value) {
-    *sum = profile_sum(*sum, value);
-}
-
-static int64_t value_or_0(const struct view *view, uint32_t sample, uint32_t type) {
-    return type != PROFILE_NONE ? profile_value(view->profile, sample, type) : 0;
-}
-
 /* The own value of each slot, to choose a line for its node. */
 struct line_weight {
     int64_t flat, cum;
@@ -121,7 +136,7 @@ static void choose_lines(const struct view *view, struct view_weight *weights,
             continue;
         }
         const struct line_weight *a = &lines[slot], *b = &lines[*best];
-        weight->has_many_lines |= weight->flat == 0 && a->cum != 0 && b->cum != 0 &&
+        weight->has_many_lines |= weight->flat.value == 0 && a->cum != 0 && b->cum != 0 &&
                                   view_line(view, slot) != view_line(view, *best);
         uint64_t flat = profile_magnitude(a->flat), best_flat = profile_magnitude(b->flat);
         if (flat > best_flat ||
@@ -135,22 +150,20 @@ static void choose_lines(const struct view *view, struct view_weight *weights,
 static void weigh_sample(const struct view *view, uint32_t sample, uint32_t *slots, uint32_t *seen,
                          struct view_weight *weights, struct line_weight *lines) {
     int64_t value = profile_value(view->profile, sample, view->type);
-    int64_t partner = value_or_0(view, sample, view->partner);
-    int64_t base = value_or_0(view, sample, view->base);
     uint32_t count = view_unroll(view, sample, slots);
     for (uint32_t i = 0; i < count; i++) {
         struct view_weight *weight = &weights[view->slot_node[slots[i]]];
         if (i == 0) {
-            add_to(&weight->flat, value);
-            add_to(&weight->partner, partner);
-            add_to(&weight->base_flat, base);
-            add_to(&lines[slots[i]].flat, value);
+            view_add(view, &weight->flat, sample, view->type);
+            view_add(view, &weight->partner, sample, view->partner);
+            view_add(view, &weight->base_flat, sample, view->base);
+            lines[slots[i]].flat = profile_sum(lines[slots[i]].flat, value);
         }
         if (seen[view->slot_node[slots[i]]] != sample + 1) {
             seen[view->slot_node[slots[i]]] = sample + 1;
-            add_to(&weight->cum, value);
-            add_to(&weight->base_cum, base);
-            add_to(&lines[slots[i]].cum, value);
+            view_add(view, &weight->cum, sample, view->type);
+            view_add(view, &weight->base_cum, sample, view->base);
+            lines[slots[i]].cum = profile_sum(lines[slots[i]].cum, value);
         }
     }
 }
@@ -214,13 +227,12 @@ struct view_row *view_rows(const struct view *view, const struct view_weight *we
     *count = 0;
     for (uint32_t node = 0; node < view->node_count; node++) {
         const struct view_weight *weight = &weights[node];
-        bool is_empty = weight->flat == 0 && weight->cum == 0;
-        if (is_empty || view_is_small(view, weight->cum, 0)) {
+        int64_t flat = weight->flat.value, cum = weight->cum.value;
+        if ((flat == 0 && cum == 0) || view_is_small(view, cum, 0)) {
             continue;
         }
         bool by_cum = view->select->by_cum;
-        rows[(*count)++] = (struct view_row){by_cum ? weight->cum : weight->flat,
-                                             by_cum ? weight->flat : weight->cum,
+        rows[(*count)++] = (struct view_row){by_cum ? cum : flat, by_cum ? flat : cum,
                                              view_sort_name(view, weight->slot), node};
     }
     view_sort(rows, *count);
@@ -263,8 +275,8 @@ static const char *place_text(const struct view *view, uint32_t slot, bool with_
     if (view->by == BY_FILES || view->by == BY_MODULES) {
         return "";
     }
-    if (line >= at->line_count) {
-        return module_place(view, at);
+    if (line >= at->line_count) { /* its name says it */
+        return view->by == BY_ADDRESSES ? module_place(view, at) : "";
     }
     const struct profile_line *row = &profile->lines[at->lines + line];
     const struct profile_function *function = &profile->functions[row->function];
@@ -332,21 +344,47 @@ static const char *plain_value(const struct view *view, int64_t value) {
     return view_value(&plain, view->type, value);
 }
 
-/* " ± 3.9 % (sampled)" */
-static const char *margin_text(const struct view *view, int64_t value) {
-    if (view->variance < 0) {
-        return "";
+/* The sum as a figure: what is known of it. */
+static struct figure figure_of_sum(const struct view *view, struct view_sum sum) {
+    return figure_of(view->profile, (double)sum.value, sum.variance);
+}
+
+/* A change is far off by an amount, anything else by a share of itself. */
+const char *view_figure(const struct view *view, uint32_t type, struct view_sum sum) {
+    const char *text = view_value(view, type, sum.value), *sign = glyph(GLYPH_PLUS_MINUS);
+    struct figure figure = figure_of_sum(view, sum);
+    double margin = figure_margin(figure);
+    if (figure.kind != FIGURE_ESTIMATE || (sum.value == 0 && sum.variance == 0)) {
+        return text; /* that it is unknown stands in the heading */
     }
-    if (view->variance == 0) {
-        return view->profile->period > 1 ? "" : " (exact)";
+    if (view->base != PROFILE_NONE || sum.value == 0) {
+        struct view plain = *view;
+        plain.base = PROFILE_NONE;
+        return ring_text("%s %s%s", text, sign, view_value(&plain, type, figure_int(margin)));
     }
-    double half = estimate_margin(view->variance);
-    const char *sign = glyph(GLYPH_PLUS_MINUS);
-    if (view->base == PROFILE_NONE && value > 0) {
-        return ring_text(" %s %.1f %% (sampled)", sign, 100 * half / (double)value);
+    double percent = 100 * margin / fabs((double)sum.value);
+    return ring_text("%s %s%.*f%%", text, sign, percent < 10 ? 1 : 0, percent);
+}
+
+/* " ± 3.9 % (sampled, 95 % sure)" */
+static const char *margin_text(const struct view *view, struct view_sum sum) {
+    bool is_total = view->base == PROFILE_NONE; /* then figure.h knows what nothing means */
+    struct figure figure =
+        is_total ? figure_total(view->profile, view->type) : figure_of_sum(view, sum);
+    if (figure.kind == FIGURE_EXACT) {
+        return view->base == PROFILE_NONE ? " (exact)" : "";
     }
-    int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
-    return ring_text(" %s %s (sampled)", sign, plain_value(view, width));
+    if (figure.kind == FIGURE_UNKNOWN) {
+        return figure_margin_text(figure);
+    }
+    const char *margin = figure_margin_text(figure);
+    if (view->base != PROFILE_NONE || sum.value == 0) {
+        margin = ring_text(" %s %s", glyph(GLYPH_PLUS_MINUS),
+                           plain_value(view, figure_int(figure_margin(figure))));
+    }
+    const char *counted =
+        view->counted > 0 ? ring_text("; %s counted", plain_value(view, view->counted)) : "";
+    return ring_text("%s (sampled, 95 %% sure%s)", margin, counted);
 }
 
 /* Headings. */
@@ -397,13 +435,15 @@ static void print_percent(const struct view *view, int64_t change, int64_t befor
 }
 
 static void print_comparison(const struct view *view) {
-    int64_t change = profile_total(view->profile, view->type);
+    struct view_sum sum = view_total(view);
+    int64_t change = sum.value;
     int64_t before = profile_total(view->profile, view->base);
-    fprintf(view->out, "%s  ", safe_text(view->profile->types[view->type].name));
+    fprintf(view->out, "%s%s%s  ", cli_style(view->out, STYLE_BOLD),
+            safe_text(view->profile->types[view->type].name), cli_style(view->out, STYLE_PLAIN));
     print_change(view, before, profile_sum(before, change));
     fprintf(view->out, "  (%s", view_value(view, view->type, change));
     print_percent(view, change, before);
-    fprintf(view->out, ")%s", view->variance > 0 ? margin_text(view, change) : "");
+    fprintf(view->out, ")%s", margin_text(view, sum));
     print_stacks(view);
 }
 
@@ -412,10 +452,11 @@ void view_print_heading(const struct view *view) {
         print_comparison(view);
         return;
     }
-    int64_t total = profile_total(view->profile, view->type);
-    fprintf(view->out, "%s %s", safe_text(view->profile->types[view->type].name),
-            view_value(view, view->type, total));
-    if (total != view->whole) {
+    struct view_sum total = view_total(view);
+    fprintf(view->out, "%s%s %s%s", cli_style(view->out, STYLE_BOLD),
+            safe_text(view->profile->types[view->type].name),
+            view_value(view, view->type, total.value), cli_style(view->out, STYLE_PLAIN));
+    if (total.value != view->whole) {
         fprintf(view->out, " of %s", view_value(view, view->type, view->whole));
     }
     fputs(margin_text(view, total), view->out);

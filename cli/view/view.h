@@ -27,8 +27,9 @@ struct view {
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;
+    int64_t counted;     /* the true sum of everything, where it is known beside samples; or 0 */
     int64_t whole;       /* what percentages refer to: everything, selected or not */
-    double variance;     /* of the sum that is shown; negative: unknown */
+    double *variances;   /* of each sample and type of the profile, see estimate_all */
     const char *pattern; /* of peek and list */
     struct arg_list source_paths;
 
@@ -40,6 +41,23 @@ struct view {
 
 /* A view, not a comparison, of what was selected from a profile, in its default type. */
 void view_begin(struct view *view, const struct profile *selected, const struct profile *all);
+void view_end(struct view *view);
+
+/* What a sample adds to the variance of a sum of a type. */
+static inline double view_variance(const struct view *view, uint32_t sample, uint32_t type) {
+    return type != PROFILE_NONE && view->variances != NULL
+               ? view->variances[(size_t)sample * view->profile->type_count + type]
+               : 0;
+}
+
+/* A sum over samples, and its variance. */
+struct view_sum {
+    int64_t value;
+    double variance;
+};
+void view_add(const struct view *view, struct view_sum *sum, uint32_t sample, uint32_t type);
+/* The sum of the metric over all samples. */
+struct view_sum view_total(const struct view *view);
 
 /* Sorts the frames into nodes; call it before everything below. */
 void view_index(struct view *view);
@@ -52,7 +70,7 @@ uint32_t view_line(const struct view *view, uint32_t slot);
 uint32_t view_unroll(const struct view *view, uint32_t sample, uint32_t *slots);
 
 struct view_weight {
-    int64_t flat, cum, partner, base_flat, base_cum;
+    struct view_sum flat, cum, partner, base_flat, base_cum;
     uint32_t slot;       /* the heaviest line of the node */
     bool has_many_lines; /* it only calls others, and not from this line alone */
 };
@@ -83,7 +101,9 @@ const char *view_place(const struct view *view, uint32_t slot); /* "cache.c:88",
 const char *view_place_in(const struct view *view,
                           uint32_t slot); /* "cache.c": where lines are merged */
 const char *view_value(const struct view *view, uint32_t type, int64_t value); /* with its unit */
-const char *view_share(const struct view *view, int64_t value);                /* "54.1%" */
+/* The same with how far off it may be, unless it is exact: "64.0 MiB ±6%". */
+const char *view_figure(const struct view *view, uint32_t type, struct view_sum sum);
+const char *view_share(const struct view *view, int64_t value); /* "54.1%" */
 
 /* The first line of every view. */
 void view_print_heading(const struct view *view);

@@ -22,7 +22,7 @@ enum { CONTEXT_LINES = 5, TAB_STOPS = 8 };
 /* A function in a file. */
 struct listed {
     const char *name, *file;
-    int64_t flat, cum;
+    struct view_sum flat, cum;
     uint32_t seen;            /* the last sample, plus one */
     uint32_t hits, hit_count; /* its part of all hits, once they are in order */
 };
@@ -30,7 +30,7 @@ struct listed {
 /* A line of one of them that was met. */
 struct hit {
     uint32_t listed, number;
-    int64_t flat, cum;
+    struct view_sum flat, cum;
     uint32_t seen;
 };
 
@@ -53,9 +53,12 @@ static bool find_functions(struct list *list) {
     if (!select_expression(&regex, "list", list->view->pattern)) {
         return false;
     }
+    const char *pattern = list->view->pattern;
+    bool is_whole = select_is_whole_name(profile, pattern);
     list->is_match = must_alloc((size_t)profile->function_count + 1);
     for (uint32_t i = 0; i < profile->function_count; i++) {
-        list->is_match[i] = regexec(&regex, profile->functions[i].name, 0, NULL, 0) == 0;
+        list->is_match[i] =
+            select_name_matches(profile->functions[i].name, pattern, &regex, is_whole);
     }
     regfree(&regex);
     return true;
@@ -94,20 +97,20 @@ static void count_frame(struct list *list, uint32_t slot, uint32_t sample, bool 
     if (!list->is_match[line->function]) {
         return;
     }
-    int64_t value = profile_value(profile, sample, list->view->type);
+    const struct view *view = list->view;
     uint32_t id;
     struct listed *listed = add_function(list, &profile->functions[line->function], &id);
     struct hit *hit = add_line(list, id, line->number);
     if (is_leaf) {
-        listed->flat = profile_sum(listed->flat, value);
-        hit->flat = profile_sum(hit->flat, value);
+        view_add(view, &listed->flat, sample, view->type);
+        view_add(view, &hit->flat, sample, view->type);
     }
     if (listed->seen != sample + 1) {
-        listed->cum = profile_sum(listed->cum, value);
+        view_add(view, &listed->cum, sample, view->type);
         listed->seen = sample + 1;
     }
     if (hit->seen != sample + 1) {
-        hit->cum = profile_sum(hit->cum, value);
+        view_add(view, &hit->cum, sample, view->type);
         hit->seen = sample + 1;
     }
 }
@@ -142,8 +145,8 @@ static const char *line_text(const char *line) {
     return safe_text(text);
 }
 
-static void put_value(struct view_grid *grid, const struct view *view, int64_t value) {
-    view_grid_put(grid, value != 0 ? view_value(view, view->type, value) : ".");
+static void put_value(struct view_grid *grid, const struct view *view, struct view_sum sum) {
+    view_grid_put(grid, sum.value != 0 ? view_figure(view, view->type, sum) : ".");
 }
 
 static void put_line(struct view_grid *grid, const struct view *view, const struct source *source,
@@ -220,8 +223,8 @@ static void print_function(struct list *list, uint32_t id) {
     const struct source *source = source_of(list, listed->file);
     fprintf(view->out, "\n%s  %s", safe_text(listed->name),
             listed->file[0] != '\0' ? safe_text(listed->file) : "(unknown file)");
-    fprintf(view->out, "   flat %s  cum %s\n", view_value(view, view->type, listed->flat),
-            view_value(view, view->type, listed->cum));
+    fprintf(view->out, "   flat %s  cum %s\n", view_figure(view, view->type, listed->flat),
+            view_figure(view, view->type, listed->cum));
     struct view_grid grid = {.columns = "rrrl"};
     for (uint32_t i = 0; i < listed->hit_count; i++) {
         put_window(&grid, view, source, &hits[i], i > 0 ? hits[i - 1].number : 0,
@@ -249,8 +252,9 @@ static void print_functions(struct list *list) {
     size_t shown = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct listed *listed = &list->listed[i];
-        if (!view_is_small(list->view, listed->cum, 0)) {
-            rows[shown++] = (struct view_row){listed->cum, listed->flat, listed->name, i};
+        if (!view_is_small(list->view, listed->cum.value, 0)) {
+            rows[shown++] =
+                (struct view_row){listed->cum.value, listed->flat.value, listed->name, i};
         }
     }
     view_sort(rows, shown);

@@ -17,7 +17,7 @@ struct edge {
     uint32_t node, other;
     uint32_t slot; /* of the other one */
     uint32_t seen; /* the last sample, plus one */
-    int64_t value;
+    struct view_sum sum;
     bool is_callee; /* the other one */
     bool has_many_lines;
 };
@@ -33,12 +33,16 @@ struct peek {
 };
 
 /* What a frame is called, and its function where it is shown as something else. */
-static bool slot_matches(const struct view *view, uint32_t slot, const regex_t *regex) {
+static bool slot_matches(const struct view *view, uint32_t slot, const regex_t *regex,
+                         bool is_whole) {
     uint32_t location = view->slot_location[slot], line = slot - view->first_slot[location];
-    return regexec(regex, select_frame_name(view->profile, location, line, view->by), 0, NULL, 0) ==
-               0 ||
-           regexec(regex, select_frame_name(view->profile, location, line, BY_FUNCTIONS), 0, NULL,
-                   0) == 0;
+    const enum select_by names[2] = {view->by, BY_FUNCTIONS};
+    bool is_match = false;
+    for (int i = 0; i < 2 && !is_match; i++) {
+        const char *name = select_frame_name(view->profile, location, line, names[i]);
+        is_match = select_name_matches(name, view->pattern, regex, is_whole);
+    }
+    return is_match;
 }
 
 static bool find_matches(struct peek *peek) {
@@ -47,10 +51,11 @@ static bool find_matches(struct peek *peek) {
     if (!select_expression(&regex, "peek", view->pattern)) {
         return false;
     }
+    bool is_whole = select_is_whole_name(view->profile, view->pattern);
     peek->is_match = must_zeroed((size_t)view->node_count + 1);
     for (uint32_t slot = 0; slot < view->slot_count; slot++) {
         bool *is_match = &peek->is_match[view->slot_node[slot]];
-        *is_match = *is_match || slot_matches(view, slot, &regex);
+        *is_match = *is_match || slot_matches(view, slot, &regex, is_whole);
     }
     regfree(&regex);
     return true;
@@ -64,13 +69,12 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     peek->edges = must_have_room(peek->edges, id, &peek->room, sizeof *peek->edges);
     struct edge *edge = &peek->edges[id];
     if (id >= count) {
-        *edge = (struct edge){nodes[slot], nodes[other], other, 0, 0, is_callee, false};
+        *edge = (struct edge){nodes[slot], nodes[other], other, 0, {0, 0}, is_callee, false};
     }
     edge->has_many_lines |= view_line(peek->view, other) != view_line(peek->view, edge->slot);
     if (edge->seen != sample + 1) {
         edge->seen = sample + 1;
-        edge->value =
-            profile_sum(edge->value, profile_value(peek->view->profile, sample, peek->view->type));
+        view_add(peek->view, &edge->sum, sample, peek->view->type);
     }
 }
 
@@ -107,12 +111,13 @@ static void arrange(struct peek *peek) {
     }
 }
 
-static void put_row(struct view_grid *grid, const struct view *view, int64_t value, int64_t cum) {
+static void put_row(struct view_grid *grid, const struct view *view, struct view_sum sum,
+                    struct view_sum cum) {
     char text[32];
-    double percent = cum != 0 ? 100 * fabs((double)value / (double)cum) : 0;
+    double percent = cum.value != 0 ? 100 * fabs((double)sum.value / (double)cum.value) : 0;
     snprintf(text, sizeof text, "%.1f%%", percent);
     view_grid_put(grid, "  ");
-    view_grid_put(grid, view_value(view, view->type, value));
+    view_grid_put(grid, view_figure(view, view->type, sum));
     view_grid_put(grid, text);
 }
 
@@ -124,21 +129,21 @@ static void print_side(const struct peek *peek, uint32_t node, const struct view
     struct view_row *rows = must_alloc((most + 1) * sizeof *rows);
     for (uint32_t i = peek->first[node]; i < peek->first[node + 1]; i++) {
         const struct edge *edge = &peek->edges[peek->order[i]];
-        if (edge->is_callee == is_callee && edge->value != 0) {
-            rows[count++] =
-                (struct view_row){edge->value, 0, view_sort_name(view, edge->slot), peek->order[i]};
+        if (edge->is_callee == is_callee && edge->sum.value != 0) {
+            rows[count++] = (struct view_row){edge->sum.value, 0, view_sort_name(view, edge->slot),
+                                              peek->order[i]};
         }
     }
     view_sort(rows, count);
     struct view_grid grid = {.columns = "lrrll"};
-    if (is_callee && weight->flat != 0) {
+    if (is_callee && weight->flat.value != 0) {
         put_row(&grid, view, weight->flat, weight->cum);
         view_grid_put(&grid, "(itself)");
         view_grid_put(&grid, "");
     }
     for (size_t i = 0; i < count; i++) {
         const struct edge *edge = &peek->edges[rows[i].id];
-        put_row(&grid, view, edge->value, weight->cum);
+        put_row(&grid, view, edge->sum, weight->cum);
         view_grid_put(&grid, view_name(view, edge->slot));
         view_grid_put(&grid, edge->has_many_lines ? view_place_in(view, edge->slot)
                                                   : view_place(view, edge->slot));
@@ -156,10 +161,10 @@ static void print_node(const struct peek *peek, uint32_t node, const struct view
         weight->has_many_lines ? view_place_in(view, weight->slot) : view_place(view, weight->slot);
     fprintf(view->out, "\n%s%s%s", view_name(view, weight->slot), place[0] != '\0' ? "  " : "",
             place);
-    fprintf(view->out, "   flat %s %s", view_value(view, view->type, weight->flat),
-            view_share(view, weight->flat));
-    fprintf(view->out, "   cum %s %s\n", view_value(view, view->type, weight->cum),
-            view_share(view, weight->cum));
+    fprintf(view->out, "   flat %s %s", view_figure(view, view->type, weight->flat),
+            view_share(view, weight->flat.value));
+    fprintf(view->out, "   cum %s %s\n", view_figure(view, view->type, weight->cum),
+            view_share(view, weight->cum.value));
     print_side(peek, node, weight, false);
     print_side(peek, node, weight, true);
 }
@@ -169,7 +174,7 @@ static void print_nodes(const struct peek *peek) {
     size_t count, most = view_most_rows(peek->view, SIZE_MAX), shown = 0;
     struct view_row *rows = view_rows(peek->view, weights, &count);
     for (size_t i = 0; i < count; i++) {
-        rows[i].value = weights[rows[i].id].cum;
+        rows[i].value = weights[rows[i].id].cum.value;
     }
     view_sort(rows, count);
     for (size_t i = 0; i < count && shown < most; i++) {

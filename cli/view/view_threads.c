@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "profile/estimate.h"
 #include "view/view.h"
 
 enum { COLUMNS_MOST = 5, OWN_ROWS = 30 };
@@ -19,11 +20,12 @@ struct column {
     const struct profile *profile;
     uint32_t type;
     int64_t total;
+    struct estimate estimate;
 };
 
 struct row {
     const char *name; /* a label's, or "" */
-    int64_t values[COLUMNS_MOST];
+    struct view_sum sums[COLUMNS_MOST];
 };
 
 struct table {
@@ -37,8 +39,8 @@ static void add_column(struct table *table, const char *title, const struct prof
                        const char *type) {
     uint32_t index = profile_find_type(profile, type);
     if (index != PROFILE_NONE && table->column_count < COLUMNS_MOST) {
-        table->columns[table->column_count++] =
-            (struct column){title, profile, index, profile_total(profile, index)};
+        table->columns[table->column_count++] = (struct column){
+            title, profile, index, profile_total(profile, index), estimate_of(profile, index)};
     }
 }
 
@@ -96,7 +98,8 @@ static void add_up(struct table *table, uint32_t index) {
         int64_t value = profile_value(column->profile, i, column->type);
         if (value != 0) {
             struct row *row = row_of(table, thread_of(column->profile, i, number));
-            row->values[index] = profile_sum(row->values[index], value);
+            row->sums[index].value = profile_sum(row->sums[index].value, value);
+            row->sums[index].variance += estimate_sample(&column->estimate, column->profile, i);
         }
     }
 }
@@ -105,18 +108,18 @@ static void add_up(struct table *table, uint32_t index) {
 static int compare_rows(const void *a, const void *b) {
     const struct row *left = a, *right = b;
     for (int i = 0; i < COLUMNS_MOST; i++) {
-        if (left->values[i] != right->values[i]) {
-            return left->values[i] > right->values[i] ? -1 : 1;
+        if (left->sums[i].value != right->sums[i].value) {
+            return left->sums[i].value > right->sums[i].value ? -1 : 1;
         }
     }
     return strcmp(left->name, right->name);
 }
 
 static const char *column_value(const struct view *view, const struct column *column,
-                                int64_t value) {
+                                struct view_sum sum) {
     struct view of_column = *view;
     of_column.profile = column->profile;
-    return view_value(&of_column, column->type, value);
+    return view_figure(&of_column, column->type, sum);
 }
 
 static const char *column_share(const struct view *view, const struct column *column,
@@ -139,8 +142,8 @@ static void print_table(const struct view *view, const struct table *table, size
     for (size_t row = 0; row < shown; row++) {
         for (uint32_t i = 0; i < table->column_count; i++) {
             const struct column *column = &table->columns[i];
-            view_grid_put(&grid, column_value(view, column, table->rows[row].values[i]));
-            view_grid_put(&grid, column_share(view, column, table->rows[row].values[i]));
+            view_grid_put(&grid, column_value(view, column, table->rows[row].sums[i]));
+            view_grid_put(&grid, column_share(view, column, table->rows[row].sums[i].value));
         }
         const char *name = table->rows[row].name;
         view_grid_put(&grid, name[0] != '\0' ? safe_text(name) : "(no name)");

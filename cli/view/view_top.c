@@ -22,15 +22,15 @@ static void put_site(struct view_grid *grid, const struct view *view,
 /* Objects beside bytes, or bytes beside objects, and the mean size either way. */
 static void put_partner(struct view_grid *grid, const struct view *view,
                         const struct view_weight *weight) {
-    if (weight->partner == 0) {
+    if (weight->partner.value == 0) {
         view_grid_put(grid, "");
         view_grid_put(grid, "");
         return;
     }
     bool is_space = strcmp(view->profile->types[view->type].unit, "bytes") == 0;
-    double mean = is_space ? (double)weight->flat / (double)weight->partner
-                           : (double)weight->partner / (double)weight->flat;
-    view_grid_put(grid, view_value(view, view->partner, weight->partner));
+    double flat = (double)weight->flat.value, partner = (double)weight->partner.value;
+    double mean = is_space ? flat / partner : partner / flat;
+    view_grid_put(grid, view_figure(view, view->partner, weight->partner));
     bool is_number = isfinite(mean) && fabs(mean) < 9e18;
     view_grid_put(grid, is_number ? size_text((int64_t)(mean + 0.5)) : "");
 }
@@ -53,10 +53,10 @@ static void print_report(const struct view *view, const struct view_weight *weig
     put_heads(&grid, (const char *const[]){"site", "", NULL});
     for (size_t i = 0; i < count; i++) {
         const struct view_weight *weight = &weights[rows[i].id];
-        view_grid_put(&grid, view_value(view, view->type, weight->flat));
-        view_grid_put(&grid, view_share(view, weight->flat));
-        view_grid_put(&grid, view_value(view, view->type, weight->cum));
-        view_grid_put(&grid, view_share(view, weight->cum));
+        view_grid_put(&grid, view_figure(view, view->type, weight->flat));
+        view_grid_put(&grid, view_share(view, weight->flat.value));
+        view_grid_put(&grid, view_figure(view, view->type, weight->cum));
+        view_grid_put(&grid, view_share(view, weight->cum.value));
         if (has_partner) {
             put_partner(&grid, view, weight);
         }
@@ -83,9 +83,10 @@ static void print_comparison(const struct view *view, const struct view_weight *
     bool by_cum = view->select->by_cum;
     for (size_t i = 0; i < count; i++) {
         const struct view_weight *weight = &weights[rows[i].id];
-        int64_t change = by_cum ? weight->cum : weight->flat;
-        view_grid_put(&grid, view_value(view, view->type, change));
-        view_grid_put(&grid, change_text(change, by_cum ? weight->base_cum : weight->base_flat));
+        struct view_sum change = by_cum ? weight->cum : weight->flat;
+        struct view_sum before = by_cum ? weight->base_cum : weight->base_flat;
+        view_grid_put(&grid, view_figure(view, view->type, change));
+        view_grid_put(&grid, change_text(change.value, before.value));
         put_site(&grid, view, weight);
     }
     view_grid_print(&grid, view->out);

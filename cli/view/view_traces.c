@@ -25,14 +25,22 @@ static void print_labels(const struct view *view, const struct profile_sample *s
     }
 }
 
+static struct view_sum sum_of(const struct view *view, uint32_t sample, uint32_t type) {
+    struct view_sum sum = {0, 0};
+    view_add(view, &sum, sample, type);
+    return sum;
+}
+
 static void print_trace(const struct view *view, uint32_t index, uint32_t *slots) {
     const struct profile_sample *sample = &view->profile->samples[index];
     int64_t value = profile_value(view->profile, index, view->type);
-    fprintf(view->out, "\n%s %s", view_value(view, view->type, value), view_share(view, value));
+    fprintf(view->out, "\n%s %s", view_figure(view, view->type, sum_of(view, index, view->type)),
+            view_share(view, value));
     if (view->partner != PROFILE_NONE) {
         int64_t partner = profile_value(view->profile, index, view->partner);
         bool is_space = strcmp(view->profile->types[view->type].unit, "bytes") == 0;
-        fprintf(view->out, " in %s%s", view_value(view, view->partner, partner),
+        fprintf(view->out, " in %s%s",
+                view_figure(view, view->partner, sum_of(view, index, view->partner)),
                 is_space ? (partner == 1 ? " block" : " blocks") : "");
     }
     print_labels(view, sample);

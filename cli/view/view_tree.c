@@ -26,7 +26,8 @@ static const double own_share = 0.005;
 struct branch {
     uint32_t parent; /* PROFILE_NONE: a root */
     uint32_t slot;   /* of the heaviest sample */
-    int64_t cum, flat;
+    struct view_sum cum;
+    int64_t flat;
     uint64_t heaviest;
     bool is_shown;
     bool has_own;        /* a sample ends here: the slot is of the heaviest such */
@@ -80,7 +81,7 @@ static void add_stack(struct tree *tree, uint32_t sample, uint32_t *slots) {
         bool is_end = level + 1 == count || level + 1 == MOST_LEVELS;
         uint32_t id = add_branch(tree, parent, slot);
         struct branch *branch = &tree->branches[id];
-        branch->cum = profile_sum(branch->cum, value);
+        view_add(tree->view, &branch->cum, sample, tree->view->type);
         branch->flat = profile_sum(branch->flat, is_end ? value : 0);
         note_line(tree->view, branch, slot, value, is_end);
         parent = id;
@@ -92,9 +93,9 @@ static struct view_row *make_rows(const struct tree *tree, size_t *count) {
     *count = 0;
     for (uint32_t i = 0; i < tree->keys.count; i++) {
         const struct branch *branch = &tree->branches[i];
-        bool is_empty = branch->cum == 0 && branch->flat == 0;
-        if (!is_empty && !view_is_small(tree->view, branch->cum, own_share)) {
-            rows[(*count)++] = (struct view_row){branch->cum, 0, "", i};
+        bool is_empty = branch->cum.value == 0 && branch->flat == 0;
+        if (!is_empty && !view_is_small(tree->view, branch->cum.value, own_share)) {
+            rows[(*count)++] = (struct view_row){branch->cum.value, 0, "", i};
         }
     }
     return rows;
@@ -127,7 +128,7 @@ static void arrange(struct tree *tree) {
         const struct branch *branch = &tree->branches[i];
         if (branch->is_shown) {
             const char *name = view_sort_name(tree->view, branch->slot);
-            rows[tree->shown++] = (struct view_row){branch->cum, branch->flat, name, i};
+            rows[tree->shown++] = (struct view_row){branch->cum.value, branch->flat, name, i};
             tree->first[(branch->parent == PROFILE_NONE ? count : branch->parent) + 1]++;
         }
     }
@@ -150,8 +151,8 @@ static void print_branch(const struct tree *tree, uint32_t id) {
     const struct branch *branch = &tree->branches[id];
     const char *place =
         branch->has_many_lines ? view_place_in(view, branch->slot) : view_place(view, branch->slot);
-    fprintf(view->out, "%s %6s %s%s%s", view_value(view, view->type, branch->cum),
-            view_share(view, branch->cum), view_name(view, branch->slot),
+    fprintf(view->out, "%s %6s %s%s%s", view_figure(view, view->type, branch->cum),
+            view_share(view, branch->cum.value), view_name(view, branch->slot),
             place[0] != '\0' ? "  " : "", place);
     double whole = fabs((double)view->whole);
     double squares = whole > 0 ? BAR_SQUARES * fabs((double)branch->flat) / whole : 0;

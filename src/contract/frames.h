@@ -35,7 +35,9 @@ enum frame_type {
     FRAME_STAT = 3, /* points of the series: u64 t_ns rss live held allocated freed, each */
     FRAME_NOTE = 4, /* text: a trigger, a mark, a reset */
     FRAME_LEAK = 7, /* the text of leak/leak.h: what a leak check found at this moment */
-    FRAME_BYE = 5,  /* lines "key=value\n": samples, dropped, snapshots; a clean end */
+    FRAME_BYE =
+        5, /* lines "key=value\n": samples, dropped, snapshots, live_blocks, end_snapshot (0: the last one
+                       could not be written); a clean end */
     FRAME_CPU =
         6, /* a whole profile.proto of the processor's time since the start, with mappings; its
                        sample types are samples and cpu; period is nanoseconds of a sample; it comes before

@@ -9,8 +9,9 @@
  * After each 256 of a kind its interval doubles, so a week gives a few thousand.  After a snapshot
  * the recorder waits at least a hundred times as long as it took; a snapshot that is large,
  * compared to the room that is left, doubles the interval.  So the recorder takes at most about 1 %
- * of one CPU, and the file never grows beyond 64 MiB, the end of which is reserved for the last
- * snapshot.
+ * of one CPU, and history never grows beyond 64 MiB.  The last snapshot is no history: it comes on
+ * top, however large it is, because figures of the whole run are read from it.  Where it cannot be
+ * written all the same, the last frame says so.
  *
  * The background thread, which the recorder asks for (triggers.c), looks at the clock; where there
  * can be none, slow calls do.  Nothing is sampled between two slow calls, so all that is missed
@@ -58,12 +59,12 @@ enum {
     TAKEN_MOST = 1000, /* file names to try */
     /* A snapshot that finds no room doubles the interval, and triggers may ask for any number. */
     INTERVAL_MS_MOST = 1 << 30,
-    BUSY_MS = 10,           /* before looking again when another thread is at it */
-    END_WAITS = 500,        /* number of such waits at exit */
-    TEXT_BYTES = 8192,      /* of the first frame */
-    LAST_RESERVE = 1 << 20, /* reserved for the last snapshot */
+    BUSY_MS = 10,      /* before looking again when another thread is at it */
+    END_WAITS = 500,   /* number of such waits at exit */
+    TEXT_BYTES = 8192, /* of the first frame */
 };
-static const uint64_t FILE_BYTES_MOST = 64 << 20;
+static const uint64_t HISTORY_BYTES_MOST = 64 << 20;
+static const uint64_t LAST_BYTES_MOST = 896 << 20; /* the command reads files of 1 GiB */
 
 /* Something that is done at growing intervals. */
 struct pace {
@@ -82,7 +83,7 @@ static struct {
     _Atomic bool has_cpu;       /* the recorder has started the CPU profiler */
     bool must_start_cpu;        /* in a child, once the child has a file */
     _Atomic bool may_start_cpu; /* now it has */
-    uint64_t last_snap_bytes, written_ms;
+    uint64_t written_ms;
     struct pace snaps, points;
     unsigned point_count;
 } g;
@@ -341,20 +342,21 @@ static void write_points(uint64_t now) {
     g.written_ms = now;
 }
 
-/* The largest snapshot allowed now: the last one may take all that is left. */
+static uint64_t history_left(void) {
+    return HISTORY_BYTES_MOST - min_size(container.bytes, HISTORY_BYTES_MOST);
+}
+
+/* The largest snapshot allowed now. */
 static uint64_t room_for_snap(bool is_last) {
-    uint64_t kept = is_last ? 0 : max_size(2 * g.last_snap_bytes, LAST_RESERVE);
-    uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
-    return left > kept ? left - kept : 0;
+    return is_last ? LAST_BYTES_MOST : history_left();
 }
 
 /* The next snapshot comes later if this one was expensive. */
 static void slow_down(uint64_t took_ms, uint64_t bytes) {
     struct pace *pace = &g.snaps;
-    uint64_t left = FILE_BYTES_MOST - min_size(container.bytes, FILE_BYTES_MOST);
     if (pace->interval_ms < opt.run_every_ms) {
         pace->interval_ms = min_size(2 * pace->interval_ms, opt.run_every_ms);
-    } else if (pace->count % DOUBLED_AFTER == 0 || bytes > left / ROOM_SHARE) {
+    } else if (pace->count % DOUBLED_AFTER == 0 || bytes > history_left() / ROOM_SHARE) {
         pace->interval_ms = min_size(2 * pace->interval_ms, INTERVAL_MS_MOST);
     }
     pace->next_ms = os_now_ms() + max_size(pace->interval_ms, took_ms * COST_SHARE);
@@ -376,7 +378,8 @@ static void snap_cpu(bool is_last) {
     }
 }
 
-static void snap(bool is_last) {
+/* False: it could not be written. */
+static bool snap(bool is_last) {
     uint64_t before = container.bytes;
     uint64_t start = os_now_ns();
     snap_cpu(is_last);
@@ -385,11 +388,10 @@ static void snap(bool is_last) {
     if (os_may_tell_user()) {
         error = container_profile(&container, FRAME_SNAP, room_for_snap(is_last), write_heap);
     }
-    if (is_written(error)) {
-        g.last_snap_bytes = container.bytes - before;
-    }
+    uint64_t bytes = is_written(error) ? container.bytes - before : HISTORY_BYTES_MOST;
     g.snaps.count++;
-    slow_down((os_now_ns() - start) / 1000000, error == 0 ? g.last_snap_bytes : FILE_BYTES_MOST);
+    slow_down((os_now_ns() - start) / 1000000, bytes);
+    return error == 0;
 }
 
 STARTUP void recorder_start_cpu(void) {
@@ -473,7 +475,7 @@ static void look(uint64_t now) {
     }
     if (g.is_on && is_due(&g.snaps, now)) {
         write_points(now);
-        snap(false);
+        (void)snap(false);
     }
     g.next_ms = min_size(g.points.next_ms, g.snaps.next_ms);
 }
@@ -561,7 +563,6 @@ static void start(void) {
     uint64_t every = opt.run_every_ms;
     g.is_begun = false;
     g.point_count = 0;
-    g.last_snap_bytes = 0;
     g.written_ms = now;
     g.points = (struct pace){now, min_size(POINT_MS, every), 0};
     g.snaps =
@@ -585,24 +586,32 @@ STARTUP bool recorder_init(void) {
     return g.is_begun;
 }
 
-static void write_end(void) {
-    char text[240];
+/* The lines of the last frame. */
+static size_t describe_end(char *text, size_t room, size_t live_blocks, bool has_snapshot) {
     struct prof_totals totals;
-    take_point(); /* There is room for it: a full array is written at once. */
-    write_points(os_now_ms());
-    end_cpu();
-    snap(true);
     prof_read_totals(&totals);
-    size_t length = fmt_text(text, sizeof(text), "samples=%lu\ndropped=%lu\nsnapshots=%lu\n",
-                             (unsigned long)totals.accumulated.objects, (unsigned long)totals.drops,
-                             (unsigned long)g.snaps.count);
+    size_t length = fmt_text(
+        text, room, "samples=%lu\ndropped=%lu\nsnapshots=%lu\nlive_blocks=%lu\nend_snapshot=%u\n",
+        (unsigned long)totals.accumulated.objects, (unsigned long)totals.drops,
+        (unsigned long)g.snaps.count, (unsigned long)live_blocks, has_snapshot ? 1U : 0U);
     if (g.has_cpu) {
         struct cpu_totals time;
         cpu_read_totals(&time);
-        length += fmt_text(text + length, sizeof(text) - length,
+        length += fmt_text(text + length, room - length,
                            "cpu_samples=%lu\ncpu_lost=%lu\ncpu_left_out=%u\n",
                            (unsigned long)time.samples, (unsigned long)time.lost, time.left_out);
     }
+    return length;
+}
+
+static void write_end(void) {
+    char text[320];
+    take_point(); /* There is room for it: a full array is written at once. */
+    size_t live_blocks = heap_totals().live_objects;
+    write_points(os_now_ms());
+    end_cpu();
+    bool has_snapshot = snap(true);
+    size_t length = describe_end(text, sizeof(text), live_blocks, has_snapshot);
     if (g.is_on) {
         (void)is_written(container_end(&container, text, length));
     }

@@ -19,10 +19,11 @@ program=$scratch/$name
     "$here/test/interop/program_shares.c" || fail "program_shares.c does not compile"
 cd "$scratch" || exit 1
 
-# as_tally WORD...: prints into $scratch/printed.
+# as_tally WORD...: prints into $scratch/printed, without the margins behind figures, which are columns of their own.
 as_tally() {
-    under_libc "$build/tally" "$@" >"$scratch/printed" 2>"$scratch/errors" ||
+    under_libc "$build/tally" "$@" >"$scratch/whole" 2>"$scratch/errors" ||
         fail "tally $*: status $?: $(cat "$scratch/errors")"
+    sed 's/ +-[0-9.]*%//g' "$scratch/whole" >"$scratch/printed"
 }
 
 # near SHARE FOUND: fails unless the found percentage, with or without %, is within 3 points.

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""make_tally.py OUT end|cut PROFILE...: a recording (contract/frames.h) whose snapshots, a second apart, are these.
+"""make_tally.py OUT end|lost|cut PROFILE...: a recording (contract/frames.h) whose snapshots, a second apart, are these.
 
-With "cut" it has no last frame, as that of a killed program.  cpu:PROFILE is the processor's time at the
+With "lost" its last frame says that the last snapshot could not be written, with "cut" it has none, as that of
+a killed program.  cpu:PROFILE is the processor's time at the
 moment of the snapshot that follows.
 """
 import struct
@@ -27,7 +28,8 @@ for path in profiles:
     with open(path.removeprefix("cpu:"), "rb") as file:
         content += frame(CPU if is_cpu else SNAP, second, file.read())
     second += not is_cpu
-if end == "end":
-    content += frame(BYE, second - 1, b"dropped=0\ncpu_lost=3\n")
+if end != "cut":
+    lines = b"dropped=0\ncpu_lost=3\n" + (b"end_snapshot=0\n" if end == "lost" else b"")
+    content += frame(BYE, second - 1, lines)
 with open(out, "wb") as file:
     file.write(content)

@@ -71,6 +71,8 @@ static void make_run(void) {
         .pid = 4711,
         .rate = 65536,
         .has_ended = true,
+        .has_live_blocks = true,
+        .live_blocks = 6017,
     };
     card = (struct card){
         .run = &run,
@@ -107,31 +109,30 @@ static void has(const char *text, const char *part) {
 TEST(a_peak_is_never_told_as_less_than_what_was_counted) {
     points[31].live = (uint64_t)2048 * MIB;
     const char *text = print((struct card_style){.width = 120});
-    has(text, "peak  2.0 GiB at 31.0 s");
-    lacks(text, "±");
+    has(text, "peak  at least 2.0 GiB at 31.0 s");
 }
 
 TEST(a_wide_card_has_the_sites_beside_the_chart) {
     check_str(
         print((struct card_style){.width = 120}),
-        "tally: server (pid 4711) ran 42.3 s · sampled 1 per 64 KiB\n"
+        "tally: server (pid 4711) ran 42.3 s · sampled 1 per 64 KiB (± 95 % sure)\n"
         "\n"
-        "  peak  1.2 GiB ± 1.3 % at 31.0 s   live at exit  118.0 MiB   leaked     at most 118.0 "
-        "MiB in 6,017 blocks (estimate)\n"
-        "  rss   1.4 GiB                     allocated     48.7 GiB    temporary  71 % of 9.2 M "
-        "allocations\n"
+        "  peak  1.2 GiB ± 1.3 % at 31.0 s   live at exit  118.0 MiB          leaked     at most "
+        "118.0 MiB in 6,017 blocks\n"
+        "  rss   1.4 GiB                     allocated     48.7 GiB ± 0.2 %   temporary  71 ± 1 % "
+        "of 9.2 M ± 0.2 % allocations\n"
         "\n"
         "  memory over time                      where the peak was\n"
-        "   1.2 GiB           ▁▂▃▄▅▆▆▇█▇▅▃▁       54.2 %   672.0 MiB  cache_insert  cache.c:88\n"
-        " 620.0 MiB  ▁▂▃▄▅▆▇▇██████████████▆▃     21.4 %   265.0 MiB  parse_json    json.c:212\n"
-        "         0 └────────────────────────     11.0 %   136.0 MiB  conn_new      net.c:51\n"
-        "            0                 42.0 s      7.3 %    90.0 MiB  a             a.c:1\n"
-        "                                          4.0 %    50.0 MiB  b             b.c:2\n"
+        "   1.2 GiB           ▁▂▃▄▅▆▆▇█▇▅▃▁       54.2 %   672.0 MiB ± 1.8 %  cache_insert  cache.c:88\n"
+        " 620.0 MiB  ▁▂▃▄▅▆▇▇██████████████▆▃     21.4 %   265.0 MiB ± 2.9 %  parse_json    json.c:212\n"
+        "         0 └────────────────────────     11.0 %   136.0 MiB ± 4.1 %  conn_new      net.c:51\n"
+        "            0                 42.0 s      7.3 %    90.0 MiB ± 0.0 %  a             a.c:1\n"
+        "                                          4.0 %    50.0 MiB ± 0.4 %  b             b.c:2\n"
         "                                        … 2 more sites\n"
         "\n"
         "  profile  server.4711.tally (1.1 MiB)\n"
-        "  next     tally report --tree server.4711.tally\n"
-        "           tally report --list=cache_insert server.4711.tally\n");
+        "  next     tally report --tree server.4711.tally@peak\n"
+        "           tally report --list=cache_insert server.4711.tally@peak\n");
 }
 
 TEST(a_narrow_card_has_them_below) {
@@ -140,10 +141,10 @@ TEST(a_narrow_card_has_them_below) {
               "\n"
               "  peak          1.2 GiB ± 1.3 % at 31.0 s\n"
               "  live at exit  118.0 MiB\n"
-              "  leaked        at most 118.0 MiB in 6,017 blocks (estimate)\n"
+              "  leaked        at most 118.0 MiB in 6,017 blocks\n"
               "  rss           1.4 GiB\n"
-              "  allocated     48.7 GiB\n"
-              "  temporary     71 % of 9.2 M allocations\n"
+              "  allocated     48.7 GiB ± 0.2 %\n"
+              "  temporary     71 ± 1 % of 9.2 M ± 0.2 % allocations\n"
               "\n"
               "  memory over time\n"
               "   1.2 GiB                 ▁▁▂▂▃▄▄▅▅▆▆▇▇██▇▆▅▃▂▁\n"
@@ -151,16 +152,16 @@ TEST(a_narrow_card_has_them_below) {
               "         0 └────────────────────────────────────────\n"
               "            0                                 42.0 s\n"
               "  where the peak was\n"
-              "   54.2 %   672.0 MiB  cache_insert  cache.c:88\n"
-              "   21.4 %   265.0 MiB  parse_json    json.c:212\n"
-              "   11.0 %   136.0 MiB  conn_new      net.c:51\n"
-              "    7.3 %    90.0 MiB  a             a.c:1\n"
-              "    4.0 %    50.0 MiB  b             b.c:2\n"
+              "   54.2 %   672.0 MiB ± 1.8 %  cache_insert  cache.c:88\n"
+              "   21.4 %   265.0 MiB ± 2.9 %  parse_json    json.c:212\n"
+              "   11.0 %   136.0 MiB ± 4.1 %  conn_new      net.c:51\n"
+              "    7.3 %    90.0 MiB ± 0.0 %  a             a.c:1\n"
+              "    4.0 %    50.0 MiB ± 0.4 %  b             b.c:2\n"
               "  … 2 more sites\n"
               "\n"
               "  profile  server.4711.tally (1.1 MiB)\n"
-              "  next     tally report --tree server.4711.tally\n"
-              "           tally report --list=cache_insert server.4711.tally\n");
+              "  next     tally report --tree server.4711.tally@peak\n"
+              "           tally report --list=cache_insert server.4711.tally@peak\n");
 }
 
 TEST(a_card_without_utf8_is_plain) {
@@ -234,7 +235,7 @@ TEST(little_memory_is_shown_as_it_was_counted) {
     profile_add_type(moment.profile, "peak_space", "bytes");
     moment.profile->period = 65536;
     make_sample(moment.profile, "main", (int64_t[]){1, 1, 1, 1, 655, 65500});
-    has(print((struct card_style){.width = 120}), "peak  1.2 GiB at 31.0 s");
+    has(print((struct card_style){.width = 120}), "peak  at least 1.2 GiB at 31.0 s");
 }
 
 TEST(a_run_without_samples_or_points_is_a_card_too) {
@@ -244,9 +245,9 @@ TEST(a_run_without_samples_or_points_is_a_card_too) {
     run.has_ended = false;
     card.end = "killed by SIGKILL";
     const char *text = print((struct card_style){.width = 80});
-    has(text, "· killed by SIGKILL\n");
-    has(text, "live at the end");
-    has(text, "nothing that was sampled");
+    has(text, " until 42.0 s · killed by SIGKILL\n");
+    has(text, "live at 42.0 s");
+    has(text, "unknown: the end is not recorded");
     lacks(text, "where the peak was");
 }
 
@@ -274,5 +275,6 @@ TEST(time_on_the_processor_is_listed_by_functions) {
 
 TEST(paths_are_quoted_for_a_shell) {
     card.path = "my file's.tally";
-    has(print((struct card_style){.width = 80}), "tally report --tree 'my file'\\''s.tally'\n");
+    has(print((struct card_style){.width = 80}),
+        "tally report --tree 'my file'\\''s.tally@peak'\n");
 }

@@ -71,6 +71,9 @@ static struct read_run *made_run(void) {
                                   .start_wall_ns = 99,
                                   .rate = 65536,
                                   .has_ended = true,
+                                  .lacks_end = true,
+                                  .has_live_blocks = true,
+                                  .live_blocks = 11,
                                   .has_status = true,
                                   .status = 256,
                                   .samples = 1,
@@ -168,11 +171,13 @@ TEST(a_run_arrives_as_it_was_sent) {
     check_eq(run->pid, 4711);
     check_eq(run->start_wall_ns, 99);
     check_eq(run->rate, 65536);
-    check(run->has_ended && run->has_status);
+    check(run->has_ended && run->lacks_end && run->has_status);
     check_eq(run->status, 256);
     check_eq(run->samples, 1);
     check_eq(run->dropped, 2);
     check_eq(run->cpu_lost, 6);
+    check(run->has_live_blocks);
+    check_eq(run->live_blocks, 11);
     check_eq(run->cpu_left_out, 9);
     check_eq(run->lost_bytes, 3);
     check_eq(run->unknown_frames, 4);

@@ -69,12 +69,13 @@ static const char *print(struct profile *profile, struct view view, view_fn run)
     view.columns = view.columns != 0 ? view.columns : selected->type_count;
     view.base = view.base != 0 ? view.base : (uint32_t)PROFILE_NONE;
     view.whole = profile_total(profile, view.base != PROFILE_NONE ? view.base : view.type);
-    view.variance = estimate_variance(selected, view.type);
+    view.variances = estimate_all(selected);
     free(printed);
     view.out = open_memstream(&printed, &length);
     view_print_heading(&view);
     check(run(&view));
     fclose(view.out);
+    view_end(&view);
     profile_free(selected);
     return printed;
 }
@@ -476,20 +477,22 @@ static void compare_with_model(struct random *random) {
     }
     struct view view = {
         .profile = profile, .select = &select_all, .type = 3, .partner = 2, .base = PROFILE_NONE};
+    view.variances = estimate_all(profile);
     view_index(&view);
     struct view_weight *weights = view_weigh(&view);
     unsigned found = 0;
     for (uint32_t node = 0; node < view.node_count; node++) {
         unsigned letter = (unsigned)(view_name(&view, weights[node].slot)[0] - 'p');
         found |= 1U << letter;
-        check_eq(weights[node].flat, flat[letter]);
-        check_eq(weights[node].cum, cum[letter]);
-        check_eq(weights[node].partner, blocks[letter]);
+        check_eq(weights[node].flat.value, flat[letter]);
+        check_eq(weights[node].cum.value, cum[letter]);
+        check_eq(weights[node].partner.value, blocks[letter]);
     }
     for (unsigned j = 0; j < LETTERS; j++) {
         check((found >> j & 1) != 0 || cum[j] == 0);
     }
     free(weights);
+    view_end(&view);
     view_release(&view);
     profile_free(profile);
 }
@@ -552,8 +555,8 @@ TEST(the_margin_of_objects_much_smaller_than_the_period_is_that_of_counting) {
     make_sample(profile, "main", (int64_t[]){0, 0, INT64_C(1) << 26, INT64_C(1) << 29});
     double expected = 1024.0 * (512 << 10) * (512 << 10); /* 1024 samples of 512 KiB */
     check(fabs(estimate_variance(profile, 3) / expected - 1) < 0.001);
-    check(strncmp(print_plain(profile, view_top), "inuse_space 512.0 MiB \u00b1 6.1 % (sampled)",
-                  40) == 0);
+    check(strncmp(print_plain(profile, view_top),
+                  "inuse_space 512.0 MiB \u00b1 6.1 % (sampled, 95 % sure)", 50) == 0);
 }
 
 TEST(what_was_recorded_whole_has_no_margin) {
@@ -561,7 +564,8 @@ TEST(what_was_recorded_whole_has_no_margin) {
     check(estimate_variance(profile, 3) == 0);
     profile->source = made_text(profile, "folded");
     check(estimate_variance(profile, 3) < 0);
-    check(strncmp(print_plain(profile, view_top), "inuse_space 118.2 MiB \u00b7 5", 25) == 0);
+    check(strncmp(print_plain(profile, view_top), "inuse_space 118.2 MiB \u00b1 unknown \u00b7 5",
+                  35) == 0);
 }
 
 TEST(the_margin_of_time_is_that_of_counting_ticks) {
@@ -574,6 +578,7 @@ TEST(the_margin_of_time_is_that_of_counting_ticks) {
     check(estimate_variance(profile, 0) == 400);
     check(estimate_variance(profile, 1) == 4e9 * 1e7);
     profile->default_type = 1;
-    check_str(print_plain(profile, view_tree), "cpu 4.0 s \u00b1 9.8 % (sampled) \u00b7 1 stack\n"
-                                               "4.0 s 100.0% main  main.c ■■■■■■■■■■■■■■■■■■■■\n");
+    check_str(print_plain(profile, view_tree),
+              "cpu 4.0 s \u00b1 9.8 % (sampled, 95 % sure) \u00b7 1 stack\n"
+              "4.0 s \u00b19.8% 100.0% main  main.c ■■■■■■■■■■■■■■■■■■■■\n");
 }

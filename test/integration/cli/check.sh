@@ -41,7 +41,7 @@ show tally check --max-growth=0 --baseline=empty.pb ci.pb
 show tally check --max-peak=0 --max-leaks=0 empty.pb
 
 say A moment of a recording, and a recording without an end.
-for end in end cut; do
+for end in end lost cut; do
     python3 "$here/test/lib/make_tally.py" $end.tally $end main.pb ci.pb || fail "there is no recording"
 done
 show tally check --max-leaks=40M end.tally
@@ -52,8 +52,43 @@ show tally check --max-growth=5% --baseline=end.tally#1 end.tally
 show tally check --max-leaks=1G cut.tally
 show tally check --max-leaks=1G cut.tally@end
 show tally check --max-growth=500% --baseline=cut.tally end.tally
+show tally check --max-leaks=1G lost.tally
+show tally check --max-peak=1G lost.tally
+show tally check --max-peak=1M lost.tally
+show tally check --max-allocs=9999999 lost.tally
+show tally check --max-growth=500% --baseline=lost.tally end.tally
+show tally check --max-leaks=1G lost.tally@end
+show tally report --top lost.tally
+show sh -c 'tally info lost.tally | grep reaches'
+show sh -c 'tally info --format=json lost.tally | grep reaches_end'
 head -c -8 end.tally >damaged.tally
 show tally check --max-leaks=1G damaged.tally@end
+
+say Noise is no change: a figure is over a limit where all of its interval is.
+# small NAME OBJECTS: a profile of that many objects of 4 KiB, sampled at 512 KiB.
+small() {
+    python3 "$here/test/lib/make_pprof.py" "$1" <<END || fail "there is no profile"
+types alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes
+period 524288
+main@a.c:1;load@a.c:2 = $2 $(($2 * 4096)) $2 $(($2 * 4096))
+END
+}
+small before.pb 10000
+small after.pb 10200
+small much.pb 40000
+small few.pb 128
+show tally check --max-growth=1% --baseline=before.pb after.pb
+show tally check --max-growth=1% --baseline=before.pb --noise=fail after.pb
+show tally check --max-growth=1% --baseline=before.pb much.pb
+show tally check --max-growth=1000% --baseline=before.pb much.pb
+show tally check --max-growth=1% --baseline=few.pb before.pb
+show tally check --max-peak=39M before.pb
+show tally check --max-peak=39M --noise=fail before.pb
+show tally check --max-peak=39M much.pb
+show tally check --max-peak=1G before.pb
+show tally check --max-peak=100K few.pb
+show tally check --max-leaks=0 few.pb
+show tally check --format=json --max-peak=39M --max-allocs=5000 before.pb
 
 say For machines.
 set -- --max-peak=1G --max-leaks=0 --max-allocs=5 --max-growth=5% --baseline=main.pb

@@ -45,6 +45,30 @@ show $utf8 tally diff --exit-code --focus=old_index base.pb new.pb
 show $utf8 tally diff --exit-code --min=20% --focus=old_index base.pb new.pb
 show $utf8 tally diff --exit-code base.pb base.pb
 
+say Noise is no difference, unless that is asked for.
+# small NAME OBJECTS: a profile of that many objects of 4 KiB, sampled at 512 KiB, and of a function that stays.
+small() {
+    python3 "$here/test/lib/make_pprof.py" "$1" <<END || fail "there is no profile"
+types inuse_objects/count inuse_space/bytes
+period 524288
+main@a.c:1;load@a.c:2 = $2 $(($2 * 4096))
+main@a.c:1;stay@a.c:3 = 1000 4096000
+END
+}
+small before.pb 10000
+small after.pb 10200
+small much.pb 40000
+small few.pb 128
+python3 "$here/test/lib/make_pprof.py" none.pb <<'END' || fail "there is no profile"
+types inuse_objects/count inuse_space/bytes
+period 524288
+END
+show $utf8 tally diff --exit-code before.pb after.pb
+show $utf8 tally diff --exit-code --noise=fail before.pb after.pb
+show $utf8 tally diff --exit-code before.pb much.pb
+show $utf8 tally diff --exit-code --focus=load none.pb few.pb
+show $utf8 tally diff --exit-code before.pb before.pb
+
 say What cannot be compared.
 show tally diff base.pb other.pb
 show tally diff base.pb

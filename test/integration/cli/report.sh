@@ -72,6 +72,37 @@ say Estimates say how far off they may be.
 show $utf8 tally report sampled.pb
 show $utf8 tally report --metric=inuse_objects sampled.pb
 
+say A moment behind the end is the end, and that is said.
+python3 "$here/test/lib/make_tally.py" run.tally end sampled.pb server.pb || fail "there is no recording"
+show $utf8 tally report -n 1 --at=99s run.tally
+show $utf8 tally report -n 1 run.tally@1s
+
+say The whole name of a function means that function, a part of names every one that has it.
+python3 "$here/test/lib/make_pprof.py" names.pb <<'END' || fail "there is no profile"
+types inuse_objects/count inuse_space/bytes
+_start@s.c:1;__libc_start_main_impl@libc.c:9;main@a.c:1;ns::remain(int)@a.c:7 = 1 4096
+END
+show $utf8 tally report --list=main names.pb
+show $utf8 tally report --list='mai' names.pb
+show $utf8 tally report --peek=ns::remain names.pb
+
+say A frame without a name is a place in its module.
+cat >anonymous.heap <<'END'
+heap profile:      1:     4096 [     1:     4096] @ heap_v2/1
+     1:     4096 [     1:     4096] @ 0x00401136
+
+MAPPED_LIBRARIES:
+00401000-00402000 r-xp 00001000 00:00 0 /nowhere/server
+END
+show $utf8 tally report anonymous.heap
+show $utf8 tally report --by=addresses anonymous.heap
+
+say Colours are for whoever asks.
+show sh -c 'tally report --color=always -n 1 server.pb | head -n 1 | cat -v'
+show sh -c 'tally report -n 1 server.pb | head -n 1 | cat -v'
+show sh -c 'tally check --color=always --max-peak=1 --max-allocs=999999999 server.pb | cat -v'
+show sh -c 'tally info --color=always server.pb | head -n 1 | cat -v'
+
 say Names cannot steer the terminal.
 show $utf8 tally report hostile.pb
 show $utf8 tally report --traces hostile.pb

@@ -27,13 +27,13 @@ chmod +x script killed has_snapshot
 
 # Ids, figures, and the chart.
 mask 's/pid [0-9]*)/pid N)/; s/\.[0-9][0-9]*\(\.[0-9]\)*\.tally/.PID\1.tally/g'
-mask 's/ran [0-9.]* m*s/ran T/; s/(\([0-9.]*\) [KM]*i*B)/(SIZE)/'
+mask 's/ran [0-9.]* m*s/ran T/; s/ until [0-9.]* m*s/ until T/; s/(\([0-9.]*\) [KM]*i*B)/(SIZE)/'
 mask "s#$work#WORK#g; s#$build#BUILD#g"
 
-# card COMMAND...: the lines of the card by their first words, so that figures may vary, and whether anything
-# was sampled.
+# card COMMAND...: the lines of the card by their first words, so that figures and how many fit into a line may
+# vary, and whether anything was sampled.
 card() {
-    show sh -c "$* 2>&1 >/dev/null | sed -n 's/^\(tally: .*\)/\1/p; s/^\(  [a-z]\{1,\}\( [a-z]\{1,\}\)*\)\(  .*\)*$/\1/p'"
+    show sh -c "$* 2>&1 >/dev/null | sed -n '/^  \(leaked\|rss\|allocated\|live\|temporary\) /d; s/^\(tally: .*\)/\1/p; s/^\(  [a-z]\{1,\}\( [a-z]\{1,\}\)*\)\(  .*\)*$/\1/p'"
 }
 
 left() {
@@ -132,7 +132,7 @@ left
 
 say A name with marks that a shell would take for a pattern.
 mkdir 'a[b]*'
-show sh -c 'tally run -o "a[b]*/[x]*.tally" --children=all ./app fork_exec 2>&1 >/dev/null | grep -o "[0-9]* more.*"'
+show sh -c 'tally run -o "a[b]*/[x]*.tally" --children=all ./app fork_exec 2>&1 >/dev/null | grep -o "[0-9]* more:.*"'
 show sh -c 'ls a*/ | sed "s/[0-9][0-9]*/PID/"'
 rm -r 'a[b]*'
 
