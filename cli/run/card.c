@@ -107,9 +107,9 @@ static void describe_search(const struct read_leaks *leaks, char *text, size_t b
     if (objects == 0) {
         snprintf(text, bytes, "nothing (searched)");
     } else {
-        snprintf(text, bytes, "%s in %s block%s (searched, exact)",
+        snprintf(text, bytes, "%s in %s block%s (searched, %s)",
                  size_text(definite->requested + indirect->requested), grouped_text(objects),
-                 objects == 1 ? "" : "s");
+                 objects == 1 ? "" : "s", leaks->rounded > 0 ? "sizes rounded" : "exact");
     }
 }
 
@@ -464,9 +464,10 @@ static void print_biggest_leak(const struct drawing *drawing, const struct read_
     leak_sites_collect(&sites, visible, glyph(GLYPH_CALLER));
     if (sites.count > 0 && sites.rows[0].kind == READ_LEAK_DEFINITE) {
         const struct leak_site *first = &sites.rows[0];
+        int64_t objects = first->objects + first->below_objects;
         fprintf(drawing->out, "  %-9s%s%s in %s block%s: %s\n", "leak",
-                leaks->rate > 1 ? "about " : "", size_text(first->bytes),
-                grouped_text(first->objects), first->objects == 1 ? "" : "s",
+                leaks->rate > 1 ? "about " : "", size_text(first->bytes + first->below_bytes),
+                grouped_text(objects), objects == 1 ? "" : "s",
                 first->place[0] != '\0' ? first->path : "without a recorded stack");
     }
     leak_sites_free(&sites);
