@@ -107,14 +107,19 @@ static double share(uint64_t part, uint64_t all) {
     return all > 0 ? 100 * (double)part / (double)all : 0;
 }
 
-/* "libfoo.so 61 MiB, stacks 34 MiB, [anon] 56 MiB". */
+static const char *group_text(const struct bridge_group *group) {
+    bool is_nameless = strcmp(group->name, "[anon]") == 0;
+    return is_nameless ? "mapped by the program" : safe_text(group->name);
+}
+
+/* "libfoo.so 61 MiB, stacks 34 MiB, mapped by the program 56 MiB". */
 static const char *groups_text(const struct bridge *bridge, char text[256]) {
     enum { SHOWN = 3 };
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < bridge->group_count && i < SHOWN; i++) {
         length += (size_t)snprintf(text + length, 256 - length, "%s%.48s %s", i > 0 ? ", " : "",
-                                   safe_text(bridge->groups[i].name),
+                                   group_text(&bridge->groups[i]),
                                    size_text((int64_t)bridge->groups[i].rss));
     }
     return text;

@@ -9,8 +9,8 @@
 . "$(dirname -- "$0")/../../lib/under_tally.sh"
 
 need python3
-"${CC:-cc}" -O1 -fno-builtin -pthread -o "$scratch/program" "$here/test/integration/program_figures.c" ||
-    fail "program_figures.c does not compile"
+"${CC:-cc}" -O1 -fno-builtin -pthread -o "$scratch/program" "$here/test/integration/program_last_call.c" ||
+    fail "program_last_call.c does not compile"
 prove_preload
 
 python3 - "$build/tally" "$library" "$scratch/program" <<'END' || fail "figures are not those of the program"
@@ -64,6 +64,6 @@ def examine(seed, shape, kept):
     return wrong is None
 
 shapes, kinds = ("plain", "threads", "fork"), ("all", "half", "none")
-results = [examine(seed, shape, kept) for seed in range(1, 5) for shape in shapes for kept in kinds]
+results = [examine(seed, shape, kept) for seed in (1, 2) for shape in shapes for kept in kinds]
 sys.exit(not all(results))
 END

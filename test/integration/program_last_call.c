@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * program_figures.c - allocates and frees at random, says what it holds, and then calls nothing any more.
+ * program_last_call.c - allocates and frees at random, says what it holds, and then calls nothing any more.
  *
- *      program_figures SEED plain|threads|fork all|half|none
+ *      program_last_call SEED plain|threads|fork all|half|none
  *
  * The last word is what it keeps.  It writes "PID BYTES OBJECTS FREES" to its output: what is live, in bytes as
  * malloc_usable_size tells them, and how often it has called free.
