@@ -310,7 +310,8 @@ STARTUP static void begin_page(struct stats_page *page) {
     memcpy(page->version, TALLY_VERSION, sizeof(TALLY_VERSION));
     page->magic = STATS_PAGE_MAGIC;
     own()->page = page;
-    own()->born_ms = own()->credit_ms = os_now_ms();
+    own()->born_ms = os_now_ms();
+    own()->credit_ms = own()->born_ms;
     own()->credit_ns = CREDIT_NS;
     attention_raise(ATTENTION_STATS);
 }
@@ -375,7 +376,8 @@ STARTUP void stats_page_attend(void) {
         make_own(my);
     }
     if (my->page == NULL) {
-        attention_page.stats_due_ms = attention_page.stats_step = UINT64_MAX;
+        attention_page.stats_due_ms = UINT64_MAX;
+        attention_page.stats_step = UINT64_MAX;
         (void)attention_take(ATTENTION_STATS);
         return;
     }
