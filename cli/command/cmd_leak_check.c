@@ -55,8 +55,17 @@ static void print_sum(const char *name, const struct read_leak_sum *sum) {
     printf("%-16s %10s in %-16s", name, size_text(sum->requested), blocks(sum->objects));
 }
 
+static int64_t all_bytes(const struct leak_site *site) {
+    return site->bytes + site->below_bytes;
+}
+
+static int64_t all_objects(const struct leak_site *site) {
+    return site->objects + site->below_objects;
+}
+
 static bool is_shown(const struct leak_site *site, uint32_t kind) {
-    return site->kind == kind && site->objects > 0 && site->bytes >= (int64_t)options.least_bytes;
+    return site->kind == kind && all_objects(site) > 0 &&
+           all_bytes(site) >= (int64_t)options.least_bytes;
 }
 
 static uint32_t count_shown(const struct leak_sites *sites, uint32_t kind) {
@@ -68,37 +77,79 @@ static uint32_t count_shown(const struct leak_sites *sites, uint32_t kind) {
 }
 
 static const char *path_of(const struct leak_site *site) {
-    return site->place[0] != '\0' ? site->path : "without a recorded stack";
+    return site->place[0] != '\0' ? site->path
+           : site->objects > 0    ? "without a recorded stack"
+                                  : "below what is not reported";
 }
 
 static uint64_t rows_most(void) {
     return options.rows == 0 ? UINT64_MAX : options.rows;
 }
 
-/* One place beside the sum, more of them below it. */
-static void print_sites(const struct read_leaks *leaks, const struct leak_sites *sites,
-                        uint32_t kind) {
-    uint32_t count = count_shown(sites, kind), shown = 0;
-    const char *about = leaks->rate > 1 ? "about " : "";
-    if (count == 0) {
-        printf("less than %s in each place\n", size_text((int64_t)options.least_bytes));
-    } else if (count > 1) {
-        printf("%s places:\n", grouped_text(count));
+/* "  62.5 KiB and 12.5 KiB below, in 128 blocks: lose_pair (lose.c:13)" */
+static void print_site(const struct leak_site *site, const char *about) {
+    const char *below =
+        site->below_objects > 0 ? ring_text(" and %s below,", size_text(site->below_bytes)) : "";
+    printf("  %s%s%s in %s: %s\n", about, size_text(site->bytes), below, blocks(all_objects(site)),
+           path_of(site));
+}
+
+/* Places that have no line: there are too many, or they lost too little. */
+static void print_rest(const struct leak_site *rest, uint32_t more) {
+    if (more > 0) {
+        printf("  and %s more (-n 0 shows all)", grouped_text(more));
+    } else {
+        printf("  less than %s each", size_text((int64_t)options.least_bytes));
     }
-    for (uint32_t i = 0; i < sites->count && shown < rows_most(); i++) {
+    printf(": %s in %s\n", size_text(all_bytes(rest)), blocks(all_objects(rest)));
+}
+
+static void add_site(struct leak_site *sum, const struct leak_site *site) {
+    sum->objects += site->objects;
+    sum->bytes += site->bytes;
+    sum->below_objects += site->below_objects;
+    sum->below_bytes += site->below_bytes;
+}
+
+/* More places than one, and what they leave. */
+static void print_places(const struct read_leaks *leaks, const struct leak_sites *sites,
+                         uint32_t kind, uint32_t count) {
+    struct leak_site many = {0}, small = {0};
+    uint32_t shown = 0;
+    for (uint32_t i = 0; i < sites->count; i++) {
         const struct leak_site *site = &sites->rows[i];
-        if (is_shown(site, kind)) {
-            if (count == 1) {
-                puts(path_of(site));
-            } else {
-                printf("  %s%s in %s: %s\n", about, size_text(site->bytes), blocks(site->objects),
-                       path_of(site));
-            }
+        if (is_shown(site, kind) && shown < rows_most()) {
+            print_site(site, leaks->rate > 1 ? "about " : "");
             shown++;
+        } else if (site->kind == kind) {
+            add_site(is_shown(site, kind) ? &many : &small, site);
         }
     }
     if (shown < count) {
-        printf("  and %s more (-n 0 shows all)\n", grouped_text(count - shown));
+        print_rest(&many, count - shown);
+    }
+    if (all_objects(&small) > 0) {
+        print_rest(&small, 0);
+    }
+}
+
+/* One place beside the sum, more of them below it. */
+static void print_sites(const struct read_leaks *leaks, const struct leak_sites *sites,
+                        uint32_t kind) {
+    uint32_t count = count_shown(sites, kind), all = 0;
+    const struct leak_site *first = NULL;
+    for (uint32_t i = 0; i < sites->count; i++) {
+        bool is_one = sites->rows[i].kind == kind && all_objects(&sites->rows[i]) > 0;
+        first = is_one && first == NULL ? &sites->rows[i] : first;
+        all += is_one;
+    }
+    if (count == 0) {
+        printf("less than %s in each place\n", size_text((int64_t)options.least_bytes));
+    } else if (all == 1) {
+        puts(path_of(first));
+    } else {
+        printf("%s place%s:\n", grouped_text(count), count == 1 ? "" : "s");
+        print_places(leaks, sites, kind, count);
     }
 }
 
@@ -115,27 +166,13 @@ static void print_head(const struct read_leaks *leaks) {
     }
 }
 
-/* Does a place grow because its memory is lost? */
-static bool is_lost(const struct growth *one, const struct leak_sites *sites) {
-    int64_t lost = 0;
-    for (uint32_t i = 0; i < sites->count; i++) {
-        const struct leak_site *site = &sites->rows[i];
-        bool is_leak = site->kind == READ_LEAK_DEFINITE || site->kind == READ_LEAK_INDIRECT;
-        lost += is_leak && strcmp(site->place, one->place) == 0 ? site->bytes : 0;
-    }
-    return lost * 2 > one->bytes;
-}
-
-static void print_growth(const struct finding *finding, const struct leak_sites *sites) {
-    unsigned shown = 0;
-    for (unsigned i = 0; i < finding->growth_count && shown < GROWTH_SHOWN; i++) {
+static void print_growth(const struct finding *finding) {
+    for (unsigned i = 0; i < finding->growth_count && i < GROWTH_SHOWN; i++) {
         const struct growth *one = &finding->growth[i];
-        if (!is_lost(one, sites)) {
-            printf("%s  growing: %s (+%s/h, now %s)\n", shown++ == 0 ? "" : "                 ",
-                   one->place, size_text((int64_t)one->per_hour), size_text(one->bytes));
-        }
+        printf("%s  growing: %s (+%s/h, now %s)\n", i == 0 ? "" : "                 ", one->place,
+               size_text((int64_t)one->per_hour), size_text(one->bytes));
     }
-    if (shown == 0) {
+    if (finding->growth_count == 0) {
         puts(finding->knows_growth ? "  nothing keeps growing" : "");
     }
 }
@@ -191,7 +228,11 @@ static void print_all(const struct finding *finding, const struct leak_sites *si
     printf("%-16s %10s in %s, not leaks", "STILL REACHABLE",
            size_text(sums[READ_LEAK_REACHABLE].requested),
            blocks(sums[READ_LEAK_REACHABLE].objects));
-    print_growth(finding, sites);
+    print_growth(finding);
+    if (leaks->rounded > 0) {
+        printf("sizes of %s without a recorded stack are rounded to size classes\n",
+               blocks(leaks->rounded));
+    }
     if (leaks->rate == 0 && sums[READ_LEAK_DEFINITE].objects > 0) {
         puts("no call stacks: the profiler was not on when these were allocated");
     }
@@ -242,6 +283,7 @@ static enum exit_code tell(struct finding *finding) {
         return EXIT_OWN_FAILURE;
     }
     leak_sites_collect(&sites, visible, glyph(GLYPH_CALLER));
+    finding->growth_count = leak_sites_leave(&sites, finding->growth, finding->growth_count);
     bool is_found = is_finding(leaks, &sites);
     if (options.prints_rules) {
         print_rules(&sites);

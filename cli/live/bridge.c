@@ -252,10 +252,18 @@ static uint64_t count_come_along(const struct look *look, uint64_t excess) {
     return least_of(excess, least_of(never_used, look->huge));
 }
 
+/* Samples of a part are no measure of the rest: what was allocated before them may be rounded otherwise. */
+static bool has_every_block_recorded(const struct stats_page *words) {
+    return words->profile_rate == 1 &&
+           words->profile_samples >= words->live_objects - words->live_objects / 100;
+}
+
 static void add_up(const struct look *look) {
     struct bridge *bridge = look->bridge;
     const struct stats_page *words = &look->page->words;
-    bridge->requested = least_of(words->requested, words->live);
+    bridge->knows_rounding = has_every_block_recorded(words);
+    bridge->requested =
+        bridge->knows_rounding ? least_of(words->requested, words->live) : words->live;
     bridge->rounding = words->live - bridge->requested;
     bridge->inside = words->slab_free + words->large_rest;
     bridge->cached = words->cached;

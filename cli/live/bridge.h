@@ -2,8 +2,8 @@
  *
  * bridge.h - from the bytes a program asked for to the memory that the kernel counts, line by line.
  *
- *        requested   what the program asked for and has not freed
- *      + rounding    to size classes
+ *        requested   what the program asked for and has not freed; with its rounding where that is not known
+ *      + rounding    to size classes, known while the profiler records every allocation
  *      + inside      free space in pages that are in use
  *      + cached      free objects that threads keep
  *      + kept        empty pages, and those never used that came with a huge page
@@ -33,6 +33,7 @@ struct bridge {
     uint64_t other, unexplained, rss;
     uint64_t files, stacks, shared, anonymous; /* parts of `other` */
     uint64_t assumed;                          /* part of `heap`, see bridge.c */
+    bool knows_rounding;
     struct bridge_group groups[BRIDGE_GROUPS]; /* of `other`, largest first */
     size_t group_count;
 };

@@ -72,9 +72,10 @@ struct live_rates live_stats_rates(const struct look_at_process *before,
                                          : past->refresh_ns;
     double seconds = now > began ? (double)(now - began) / 1e9 : 0;
     if (seconds <= 0) {
-        return (struct live_rates){.malloc_per_s = 0};
+        return (struct live_rates){.is_known = false};
     }
     return (struct live_rates){
+        .is_known = true,
         .malloc_per_s = grown(words->nmalloc, past->nmalloc) / seconds,
         .free_per_s = grown(words->nfree, past->nfree) / seconds,
         .bytes_per_s = grown(words->allocated_total, past->allocated_total) / seconds,
@@ -89,26 +90,36 @@ struct unit {
     const char *name;
 };
 
+static void print_words(FILE *file, char sign, const char *what, const char *number,
+                        const char *unit, const char *remark) {
+    fprintf(file, "%c %-36s %12s %s%s%s\n", sign, what, number, unit,
+            remark[0] != '\0' ? "   " : "", remark);
+}
+
 static void print_line(FILE *file, struct unit unit, char sign, const char *what, uint64_t bytes,
                        const char *remark) {
     int64_t tenths = (int64_t)((double)bytes / unit.bytes * 10 + 0.5);
     const char *number = ring_text("%s.%d", grouped_text(tenths / 10), (int)(tenths % 10));
-    fprintf(file, "%c %-36s %12s %s%s%s\n", sign, what, number, unit.name,
-            remark[0] != '\0' ? "   " : "", remark);
+    print_words(file, sign, what, number, unit.name, remark);
 }
 
 static double share(uint64_t part, uint64_t all) {
     return all > 0 ? 100 * (double)part / (double)all : 0;
 }
 
-/* "libfoo.so 61 MiB, stacks 34 MiB, [anon] 56 MiB". */
+static const char *group_text(const struct bridge_group *group) {
+    bool is_nameless = strcmp(group->name, "[anon]") == 0;
+    return is_nameless ? "mapped by the program" : safe_text(group->name);
+}
+
+/* "libfoo.so 61 MiB, stacks 34 MiB, mapped by the program 56 MiB". */
 static const char *groups_text(const struct bridge *bridge, char text[256]) {
     enum { SHOWN = 3 };
     size_t length = 0;
     text[0] = '\0';
     for (size_t i = 0; i < bridge->group_count && i < SHOWN; i++) {
         length += (size_t)snprintf(text + length, 256 - length, "%s%.48s %s", i > 0 ? ", " : "",
-                                   safe_text(bridge->groups[i].name),
+                                   group_text(&bridge->groups[i]),
                                    size_text((int64_t)bridge->groups[i].rss));
     }
     return text;
@@ -129,16 +140,27 @@ static void print_head(FILE *file, const struct look_at_process *look) {
             dot, profile);
 }
 
+static void print_live(FILE *file, struct unit unit, const struct look_at_process *look) {
+    const struct bridge *bridge = &look->bridge;
+    char remark[128];
+    snprintf(remark, sizeof remark, "live, %s blocks",
+             grouped_text((int64_t)look->page.words.live_objects));
+    print_line(file, unit, ' ', "what the program asked for", bridge->requested, remark);
+    if (!bridge->knows_rounding) {
+        print_words(file, '+', "rounding to size classes", "unknown", "   ", "in the line above");
+        return;
+    }
+    snprintf(remark, sizeof remark, "%.1f %%", share(bridge->rounding, bridge->requested));
+    print_line(file, unit, '+', "rounding to size classes", bridge->rounding, remark);
+}
+
 static void print_bridge(FILE *file, const struct look_at_process *look) {
     const struct bridge *bridge = &look->bridge;
     const struct stats_page *words = &look->page.words;
     struct unit unit =
         bridge->rss < 10 << 20 ? (struct unit){1024, "KiB"} : (struct unit){1 << 20, "MiB"};
     char remark[256];
-    snprintf(remark, sizeof remark, "live, %s blocks", grouped_text((int64_t)words->live_objects));
-    print_line(file, unit, ' ', "what the program asked for", bridge->requested, remark);
-    snprintf(remark, sizeof remark, "%.1f %%", share(bridge->rounding, bridge->requested));
-    print_line(file, unit, '+', "rounding to size classes", bridge->rounding, remark);
+    print_live(file, unit, look);
     print_line(file, unit, '+', "free space inside used pages", bridge->inside, "");
     snprintf(remark, sizeof remark, "%s thread%s", grouped_text((int64_t)words->threads),
              words->threads == 1 ? "" : "s");
@@ -165,21 +187,45 @@ static void print_bridge(FILE *file, const struct look_at_process *look) {
     print_line(file, unit, '=', "RSS", bridge->rss, remark);
 }
 
-void live_stats_print_text(FILE *file, const struct look_at_process *look,
-                           const struct look_at_process *before) {
+static void print_rates(FILE *file, const struct look_at_process *look,
+                        const struct look_at_process *before) {
     struct live_rates rates = live_stats_rates(before, look);
-    const struct stats_page *words = &look->page.words;
-    print_head(file, look);
-    print_bridge(file, look);
+    if (!rates.is_known) {
+        fprintf(file, "\n  rates  unknown: the program has told nothing new\n");
+        return;
+    }
     fprintf(file, "\n  rates  %s malloc/s%s%s free/s%s%s/s%s\n",
             count_text((int64_t)rates.malloc_per_s), glyph(GLYPH_DOT),
             count_text((int64_t)rates.free_per_s), glyph(GLYPH_DOT),
             size_text((int64_t)rates.bytes_per_s), before == NULL ? ", since the start" : "");
+}
+
+/* How old the page is, if it matters. */
+static void print_age(FILE *file, const struct look_at_process *look) {
+    const struct stats_page *words = &look->page.words;
     uint64_t age = since(look->now_ns, words->refresh_ns);
-    if (age > UINT64_C(2000000000)) {
+    if (age <= UINT64_C(2000000000)) {
+        return;
+    }
+    if (words->behind == 0) {
         fprintf(file, "  the program has not needed its heap for %s; its figures are of then\n",
                 duration_text(age));
+        return;
     }
+    const char *bound = words->behind == UINT64_MAX
+                            ? "any amount"
+                            : ring_text("up to %s", size_text((int64_t)words->behind));
+    fprintf(file,
+            "  figures are those of %s ago; the program has called since, and %s may have moved\n",
+            duration_text(age), bound);
+}
+
+void live_stats_print_text(FILE *file, const struct look_at_process *look,
+                           const struct look_at_process *before) {
+    print_head(file, look);
+    print_bridge(file, look);
+    print_rates(file, look, before);
+    print_age(file, look);
     if (look->page.is_torn) {
         fprintf(file,
                 "  the process stands still in the middle of counting; figures may not fit\n");
@@ -200,8 +246,10 @@ void live_stats_print_row(FILE *file, const struct look_at_process *look,
     fprintf(file, "%10s  %10s  %10s  %10s  %10s  %9s  %9s  %10s\n",
             size_text((int64_t)bridge->requested), size_text((int64_t)bridge->heap),
             size_text((int64_t)bridge->kept), size_text((int64_t)bridge->other),
-            size_text((int64_t)bridge->rss), count_text((int64_t)rates.malloc_per_s),
-            count_text((int64_t)rates.free_per_s), size_text((int64_t)rates.bytes_per_s));
+            size_text((int64_t)bridge->rss),
+            rates.is_known ? count_text((int64_t)rates.malloc_per_s) : "-",
+            rates.is_known ? count_text((int64_t)rates.free_per_s) : "-",
+            rates.is_known ? size_text((int64_t)rates.bytes_per_s) : "-");
 }
 
 /* For programs. */
@@ -209,8 +257,10 @@ void live_stats_print_row(FILE *file, const struct look_at_process *look,
 /* A figure under its names for JSON and Prometheus. */
 struct figure {
     const char *name, *type, *help;
-    uint64_t value;
+    uint64_t value; /* or unknown */
 };
+
+static const uint64_t unknown = UINT64_MAX;
 
 enum { FIGURES_MOST = 40 };
 
@@ -218,9 +268,11 @@ static size_t list_figures(const struct look_at_process *look, struct figure *fi
     const struct bridge *bridge = &look->bridge;
     const struct stats_page *words = &look->page.words;
     const struct figure list[] = {
-        {"heap_live_bytes", "gauge", "Bytes the program asked for and has not freed.",
+        {"heap_live_bytes", "gauge",
+         "Bytes the program asked for and has not freed, with their rounding where that is unknown.",
          bridge->requested},
-        {"heap_rounding_bytes", "gauge", "Bytes lost to size classes.", bridge->rounding},
+        {"heap_rounding_bytes", "gauge", "Bytes lost to size classes.",
+         bridge->knows_rounding ? bridge->rounding : unknown},
         {"heap_inside_bytes", "gauge", "Free bytes inside of pages in use.", bridge->inside},
         {"heap_cached_bytes", "gauge", "Bytes of free objects that threads keep.", bridge->cached},
         {"heap_kept_bytes", "gauge", "Bytes of empty pages kept for reuse.", bridge->kept},
@@ -247,7 +299,8 @@ static size_t list_figures(const struct look_at_process *look, struct figure *fi
         {"cpu_profile_hertz", "gauge", "Samples per second of processor time; 0 when it is off.",
          words->cpu_hz},
         {"allocations_total", "counter", "Allocations so far.", words->nmalloc},
-        {"frees_total", "counter", "Frees so far.", words->nfree},
+        {"frees_total", "counter", "Frees so far, without those that were not looked at yet.",
+         words->nfree},
         {"allocated_bytes_total", "counter", "Bytes allocated so far.", words->allocated_total},
         {"freed_bytes_total", "counter", "Bytes freed so far.", words->freed_total},
         {"purged_bytes_total", "counter", "Bytes given back to the kernel so far.",
@@ -266,11 +319,14 @@ void live_stats_print_json(FILE *file, const struct look_at_process *look) {
     escape_json(file, look->target->name);
     fprintf(file, ", \"version\": ");
     escape_json(file, words->version);
-    fprintf(file, ", \"uptime_ns\": %" PRIu64 ", \"age_ns\": %" PRIu64 ", \"control\": %" PRIu64,
+    fprintf(file,
+            ", \"uptime_ns\": %" PRIu64 ", \"age_ns\": %" PRIu64 ", \"behind_bytes\": %" PRIu64
+            ", \"control\": %" PRIu64,
             since(look->now_ns, words->start_ns), since(look->now_ns, words->refresh_ns),
-            words->control);
+            words->behind, words->control);
     for (size_t i = 0; i < count; i++) {
-        fprintf(file, ", \"%s\": %" PRIu64, figures[i].name, figures[i].value);
+        fprintf(file, ", \"%s\": ", figures[i].name);
+        fprintf(file, figures[i].value == unknown ? "null" : "%" PRIu64, figures[i].value);
     }
     fprintf(file, "}\n");
 }
@@ -280,6 +336,9 @@ void live_stats_print_prometheus(FILE *file, const struct look_at_process *look)
     size_t count = list_figures(look, figures);
     for (size_t i = 0; i < count; i++) {
         const struct figure *figure = &figures[i];
+        if (figure->value == unknown) {
+            continue;
+        }
         fprintf(file, "# HELP tally_%s %s\n# TYPE tally_%s %s\n", figure->name, figure->help,
                 figure->name, figure->type);
         fprintf(file, "tally_%s{pid=\"%ld\",exe=", figure->name, look->target->pid);

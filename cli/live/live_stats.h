@@ -22,6 +22,7 @@ bool live_stats_look(const struct target *target, struct look_at_process *look);
 
 /* Allocations and frees per second since `before`, or since the start when it is NULL. */
 struct live_rates {
+    bool is_known; /* false: the page is that of `before` */
     double malloc_per_s, free_per_s, bytes_per_s;
 };
 struct live_rates live_stats_rates(const struct look_at_process *before,

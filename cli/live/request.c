@@ -129,23 +129,34 @@ static bool send_request(int connection, const char *bytes, size_t length, int o
     return sendmsg(connection, &message, MSG_NOSIGNAL) == (ssize_t)length;
 }
 
-/* Waits for the answer or the process's end.  The answer's bytes; 0: hung up, -1: nothing came. */
+static bool is_stopped(const struct target *target) {
+    char state = target_state(target->pid);
+    return state == 'T' || state == 't';
+}
+
+/* Waits for the answer or the process's end.  The answer's bytes; 0: hung up, -1: nothing came.  A process that
+ * is found stopped twice is not waited for: an answer may take minutes, and nobody may let it go on. */
 static ssize_t receive(int connection, const struct target *target, uint64_t wait_ns, char *bytes) {
+    enum { LOOK_MS = 1000 };
     struct pollfd waiting[] = {{.fd = connection, .events = POLLIN},
                                {.fd = target->pidfd, .events = POLLIN}};
     uint64_t until = cli_now_ns() + wait_ns;
+    bool was_stopped = false;
     for (;;) {
         uint64_t now = cli_now_ns();
-        int left_ms = now < until ? (int)((until - now) / 1000000) + 1 : 0;
-        int ready = poll(waiting, 2, left_ms);
-        if (ready < 0 && errno == EINTR) {
-            continue;
-        }
+        uint64_t left_ms = now < until ? (until - now) / 1000000 + 1 : 0;
+        int ready = poll(waiting, 2, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
         if (ready > 0 && waiting[0].revents != 0) {
             ssize_t got = recv(connection, bytes, WIRE_MOST_BYTES, MSG_TRUNC);
             return got < 0 || got > WIRE_MOST_BYTES ? 0 : got;
         }
-        return ready == 0 ? -1 : 0;
+        if (ready > 0 || (ready < 0 && errno != EINTR)) {
+            return 0;
+        }
+        if (ready == 0 && (left_ms <= LOOK_MS || (is_stopped(target) && was_stopped))) {
+            return -1;
+        }
+        was_stopped = is_stopped(target);
     }
 }
 
@@ -197,11 +208,10 @@ static enum exit_code explain_error(const struct target *target, const struct re
 }
 
 static enum exit_code explain_silence(const struct target *target, uint64_t wait_ns) {
-    char state = target_state(target->pid);
     if (!target_is_alive(target)) {
         return complain(EXIT_NO_TARGET, "process %ld has ended meanwhile", target->pid);
     }
-    if (state == 'T' || state == 't') {
+    if (is_stopped(target)) {
         return complain(EXIT_NO_TARGET,
                         "process %ld is stopped and cannot answer; let it go on (kill -CONT %ld), "
                         "or look at it with tally stats, which works meanwhile",

@@ -60,6 +60,8 @@ struct read_leaks {
     int64_t threads, unanswered; /* and those that did not stop */
     int64_t pause_ns, total_ns;
     int64_t rate; /* mean bytes between samples; 1: all, 0: none */
+    int64_t
+        rounded; /* of the definite and indirect objects, those whose size is told at usable size */
     struct read_leak_sum sums[READ_LEAK_SUMS];
     const char *why; /* a remark about the check, or "" */
     struct profile *profile;

@@ -3,8 +3,10 @@
  * read_leaks.c - what a leak check found, in the text that control/leaks.h describes.
  *
  * It becomes a profile with the types leak_objects and leak_space, whose label "kind" is definite,
- * indirect or possible.  Where only some allocations are recorded, a stack stands for more than it
- * was seen with, as in every profile; the sums are exact.
+ * indirect or possible; and of definite ones, leak_below_objects and leak_below_space: indirect objects that hang
+ * on them.  Where only some allocations are recorded, a stack stands for more than it was seen with, as in every
+ * profile; the sums are exact, and what stacks do not stand for has a sample without one, so that samples always
+ * add up to the sums.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include "read/read_text.h"
 
 enum { DEPTH_MOST = 512, GROUPS_MOST = 1 << 20, MODULES_MOST = 1 << 16 };
+enum { OBJECTS, SPACE, BELOW_OBJECTS, BELOW_SPACE, TYPES }; /* of the profile */
 /* The limits of one group and of all: sums of the most groups allowed stay far from overflow. */
 static const int64_t group_most = INT64_C(1) << 41, all_most = INT64_C(1) << 60;
 
@@ -28,6 +31,8 @@ struct reader {
     struct text groups; /* the lines of groups and all after them */
     uint32_t group_count;
     bool has_end;
+    int64_t *last; /* values of the last group, or NULL */
+    double weight; /* its */
 };
 
 static bool is_leaks(const uint8_t *bytes, size_t length) {
@@ -137,6 +142,29 @@ static bool take_addresses(struct profile *profile, struct text line, uint32_t *
     return text_is_empty(&line);
 }
 
+static void add_sample(struct profile *profile, uint32_t kind, const uint32_t *stack,
+                       uint32_t depth, const int64_t values[TYPES], int64_t usable) {
+    const struct profile_label labels[] = {
+        {profile_text(profile, "kind", 4),
+         profile_text(profile, sum_names[kind], strlen(sum_names[kind])), 0, ""},
+        {profile_text(profile, "bytes", 5), NULL, usable, profile_text(profile, "bytes", 5)},
+    };
+    profile_add_sample(profile, stack, depth, values, labels, usable > 0 ? 2 : 1);
+}
+
+/* What hangs below the group of the line before. */
+static bool take_below(struct reader *reader, struct text line) {
+    struct read_leak_sum sum;
+    if (reader->last == NULL || !take_sum(&line, &sum) || !text_is_empty(&line) ||
+        sum.objects > group_most || sum.requested > group_most) {
+        return false;
+    }
+    reader->last[BELOW_OBJECTS] = estimate(sum.objects, reader->weight);
+    reader->last[BELOW_SPACE] = estimate(sum.requested, reader->weight);
+    reader->last = NULL;
+    return true;
+}
+
 static bool take_group(struct reader *reader, struct text line) {
     static uint32_t stack[DEPTH_MOST];
     struct profile *profile = reader->leaks->profile;
@@ -151,14 +179,12 @@ static bool take_group(struct reader *reader, struct text line) {
         !take_addresses(profile, line, stack, &depth)) {
         return false;
     }
-    double weight = depth > 0 ? weight_of(reader->leaks, &sum) : 1;
-    const int64_t values[] = {estimate(sum.objects, weight), estimate(sum.requested, weight)};
-    const struct profile_label labels[] = {
-        {profile_text(profile, "kind", 4),
-         profile_text(profile, sum_names[kind], strlen(sum_names[kind])), 0, ""},
-        {profile_text(profile, "bytes", 5), NULL, usable, profile_text(profile, "bytes", 5)},
-    };
-    profile_add_sample(profile, stack, depth, values, labels, usable > 0 ? 2 : 1);
+    reader->weight = depth > 0 ? weight_of(reader->leaks, &sum) : 1;
+    const int64_t values[TYPES] = {estimate(sum.objects, reader->weight),
+                                   estimate(sum.requested, reader->weight)};
+    add_sample(profile, kind, stack, depth, values, usable);
+    size_t at = (size_t)(profile->sample_count - 1) * TYPES;
+    reader->last = kind == READ_LEAK_DEFINITE ? &profile->values[at] : NULL;
     return true;
 }
 
@@ -171,30 +197,91 @@ static uint32_t kind_of(const struct profile *profile, uint32_t sample) {
     return kind;
 }
 
+/* Where not everything is recorded, objects without a stack are what those with one do not stand for. */
+static bool is_told(const struct read_leaks *leaks, uint32_t kind, uint32_t sample) {
+    return kind_of(leaks->profile, sample) == kind &&
+           (leaks->rate <= 1 || leaks->profile->samples[sample].depth > 0);
+}
+
+/* What all samples of a kind that are told as they are have of each type. */
+static void add_told(const struct read_leaks *leaks, uint32_t kind, int64_t told[TYPES]) {
+    const struct profile *profile = leaks->profile;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        for (uint32_t type = 0; is_told(leaks, kind, i) && type < TYPES; type++) {
+            told[type] += profile_value(profile, i, type);
+        }
+    }
+}
+
+/* Takes shares of samples that are told, and nothing of the others of the kind.  What is lost by rounding goes to
+ * the first, if all is to be told. */
+static void take_shares(struct read_leaks *leaks, uint32_t kind, uint32_t type, double share,
+                        int64_t exact) {
+    const struct profile *profile = leaks->profile;
+    int64_t *first = NULL;
+    int64_t rest = exact;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        int64_t *value = &profile->values[(size_t)i * TYPES + type];
+        if (kind_of(profile, i) == kind) {
+            bool is_kept = is_told(leaks, kind, i);
+            first = is_kept && first == NULL && *value > 0 ? value : first;
+            *value = is_kept ? (int64_t)((double)*value * share) : 0;
+            rest -= *value;
+        }
+    }
+    if (share != 1 && first != NULL && *first + rest >= 0) {
+        *first += rest;
+    }
+}
+
 /*
- * Makes the samples of a kind add up to its sum where only some objects are recorded.  What stacks
- * stand for is taken from the part without one; if that is too little, they share the sum.
+ * Objects and their bytes: where stacks stand for all of one, they stand for all of the other, or blocks would be left
+ * that have no bytes.
+ */
+static void settle_pair(struct read_leaks *leaks, uint32_t kind, uint32_t first,
+                        const struct read_leak_sum *sum) {
+    const int64_t exact[] = {sum->objects, sum->requested};
+    int64_t told[TYPES] = {0};
+    add_told(leaks, kind, told);
+    bool is_all = told[first] > exact[0] || told[first + 1] > exact[1];
+    for (uint32_t i = 0; i < 2; i++) {
+        double share =
+            is_all && told[first + i] > 0 ? (double)exact[i] / (double)told[first + i] : 1;
+        take_shares(leaks, kind, first + i, share, exact[i]);
+    }
+}
+
+/*
+ * Makes the samples of a kind add up to its sum, and what hangs below definite ones to the sum of indirect ones.
+ * What stacks stand for is taken from the part without one; if that is too little, they share the sum.
  */
 static void settle_kind(struct read_leaks *leaks, uint32_t kind) {
-    struct profile *profile = leaks->profile;
-    const int64_t exact[] = {leaks->sums[kind].objects, leaks->sums[kind].requested};
-    for (uint32_t type = 0; type < 2; type++) {
-        double with_stack = 0, without = 0;
-        for (uint32_t i = 0; i < profile->sample_count; i++) {
-            if (kind_of(profile, i) == kind) {
-                *(profile->samples[i].depth > 0 ? &with_stack : &without) +=
-                    (double)profile_value(profile, i, type);
-            }
-        }
-        double all = (double)exact[type];
-        double share = with_stack > all ? all / with_stack : 1;
-        double rest = without > 0 && all > with_stack ? (all - with_stack) / without : 0;
-        for (uint32_t i = 0; i < profile->sample_count; i++) {
-            int64_t *value = &profile->values[(size_t)i * profile->type_count + type];
-            if (kind_of(profile, i) == kind) {
-                *value = llround((double)*value * (profile->samples[i].depth > 0 ? share : rest));
-            }
-        }
+    const struct read_leak_sum none = {0};
+    const struct read_leak_sum *sum = &leaks->sums[kind];
+    const struct read_leak_sum *below =
+        kind == READ_LEAK_DEFINITE ? &leaks->sums[READ_LEAK_INDIRECT] : &none;
+    const int64_t exact[TYPES] = {sum->objects, sum->requested, below->objects, below->requested};
+    int64_t told[TYPES] = {0}, rest[TYPES] = {0};
+    settle_pair(leaks, kind, OBJECTS, sum);
+    settle_pair(leaks, kind, BELOW_OBJECTS, below);
+    add_told(leaks, kind, told);
+    bool has_rest = false;
+    for (uint32_t type = 0; type < TYPES; type++) {
+        rest[type] = exact[type] > told[type] ? exact[type] - told[type] : 0;
+        has_rest |= rest[type] > 0;
+    }
+    if (has_rest) {
+        add_sample(leaks->profile, kind, NULL, 0, rest, 0);
+    }
+}
+
+/* How many sizes are those of the class: of objects that no stack is known of. */
+static void count_rounded(struct read_leaks *leaks) {
+    const struct profile *profile = leaks->profile;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        bool is_lost = kind_of(profile, i) < READ_LEAK_POSSIBLE;
+        leaks->rounded +=
+            is_lost && profile->samples[i].depth == 0 ? profile_value(profile, i, 0) : 0;
     }
 }
 
@@ -205,6 +292,8 @@ static bool take_lines(struct reader *reader, struct text text) {
     while (text_next_line(&lines, &line)) {
         if (text_starts_with(&line, "group ")) {
             reader->group_count++;
+        } else if (text_starts_with(&line, "below ")) {
+            continue;
         } else if (text_starts_with(&line, "end")) {
             reader->has_end = true;
         } else if (text_starts_with(&line, "module ")) {
@@ -222,7 +311,9 @@ static bool take_groups(struct reader *reader, struct text text) {
     struct text_lines lines = {text, 0};
     struct text line;
     while (text_next_line(&lines, &line)) {
-        if (text_take(&line, "group ") && !take_group(reader, line)) {
+        struct text below = line;
+        if (text_take(&line, "group ") ? !take_group(reader, line)
+                                       : text_take(&below, "below") && !take_below(reader, below)) {
             return false;
         }
     }
@@ -236,6 +327,8 @@ static struct read_leaks *new_leaks(void) {
     leaks->why = "";
     profile_add_type(profile, "leak_objects", "count");
     profile->default_type = profile_add_type(profile, "leak_space", "bytes");
+    profile_add_type(profile, "leak_below_objects", "count");
+    profile_add_type(profile, "leak_below_space", "bytes");
     profile->source = profile_text(profile, "leaks", 5);
     return leaks;
 }
@@ -254,7 +347,8 @@ struct read_leaks *read_leaks(const uint8_t *bytes, size_t length, char why[READ
         read_leaks_free(reader.leaks);
         return NULL;
     }
-    for (uint32_t kind = 0; reader.leaks->rate > 1 && kind < READ_LEAK_REACHABLE; kind++) {
+    count_rounded(reader.leaks);
+    for (uint32_t kind = 0; kind < READ_LEAK_REACHABLE; kind++) {
         settle_kind(reader.leaks, kind);
     }
     reader.leaks->profile->period = reader.leaks->rate;
@@ -268,8 +362,9 @@ static bool is_amount(int64_t number) {
 bool read_leaks_are_sound(const struct read_leaks *leaks) {
     const struct profile *profile = leaks->profile;
     const int64_t counts[] = {leaks->heap,     leaks->roots,    leaks->threads, leaks->unanswered,
-                              leaks->pause_ns, leaks->total_ns, leaks->rate};
-    bool is_sound = profile->type_count == 2 && profile->sample_count <= GROUPS_MOST &&
+                              leaks->pause_ns, leaks->total_ns, leaks->rate,    leaks->rounded};
+    bool is_sound = profile->type_count == TYPES &&
+                    profile->sample_count <= GROUPS_MOST + READ_LEAK_REACHABLE &&
                     strcmp(profile->types[0].name, "leak_objects") == 0 &&
                     strcmp(profile->types[1].name, "leak_space") == 0;
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
@@ -279,8 +374,8 @@ bool read_leaks_are_sound(const struct read_leaks *leaks) {
         const struct read_leak_sum *sum = &leaks->sums[i];
         is_sound &= is_amount(sum->objects) && is_amount(sum->bytes) && is_amount(sum->requested);
     }
-    uint64_t total = 0; /* of both types, and far from overflow */
-    for (size_t i = 0; is_sound && i < (size_t)profile->sample_count * 2; i++) {
+    uint64_t total = 0; /* of all types, and far from overflow */
+    for (size_t i = 0; is_sound && i < (size_t)profile->sample_count * TYPES; i++) {
         total += (uint64_t)profile->values[i];
         is_sound = is_amount(profile->values[i]) && total <= INT64_MAX;
     }

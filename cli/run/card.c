@@ -99,9 +99,9 @@ static void describe_search(const struct read_leaks *leaks, char *text, size_t b
     if (objects == 0) {
         snprintf(text, bytes, "nothing (searched)");
     } else {
-        snprintf(text, bytes, "%s in %s block%s (searched, exact)",
+        snprintf(text, bytes, "%s in %s block%s (searched, %s)",
                  size_text(definite->requested + indirect->requested), grouped_text(objects),
-                 objects == 1 ? "" : "s");
+                 objects == 1 ? "" : "s", leaks->rounded > 0 ? "sizes rounded" : "exact");
     }
 }
 
@@ -534,13 +534,42 @@ static void print_biggest_leak(const struct drawing *drawing, const struct read_
     leak_sites_collect(&sites, visible, glyph(GLYPH_CALLER));
     if (sites.count > 0 && sites.rows[0].kind == READ_LEAK_DEFINITE) {
         const struct leak_site *first = &sites.rows[0];
+        int64_t objects = first->objects + first->below_objects;
         fprintf(drawing->out, "  %-9s%s%s in %s block%s: %s\n", "leak",
-                leaks->rate > 1 ? "about " : "", size_text(first->bytes),
-                grouped_text(first->objects), first->objects == 1 ? "" : "s",
+                leaks->rate > 1 ? "about " : "", size_text(first->bytes + first->below_bytes),
+                grouped_text(objects), objects == 1 ? "" : "s",
                 first->place[0] != '\0' ? first->path : "without a recorded stack");
     }
     leak_sites_free(&sites);
     profile_free(visible);
+}
+
+/* Does the profile have what the program maps itself?  Then its peak is far above what the heap held. */
+static bool has_mappings(const struct read_run *run, uint64_t held, uint64_t outside) {
+    const struct profile *profile = run->moments[run->moment_count - 1].profile;
+    uint32_t type = profile_find_type(profile, "peak_space");
+    int64_t peak = type != PROFILE_NONE ? profile_total(profile, type) : 0;
+    return peak > 0 && (uint64_t)peak > held + outside / 2;
+}
+
+/* Why RSS is far above the peak of the heap, where it is. */
+static void print_outside(const struct drawing *drawing, const struct read_run *run) {
+    enum { LEAST = 16 << 20 };
+    const struct read_point none = {0}, *highest = &none;
+    for (uint32_t i = 0; i < run->point_count; i++) {
+        highest = run->points[i].rss > highest->rss ? &run->points[i] : highest;
+    }
+    uint64_t held = highest->held > highest->live ? highest->held : highest->live;
+    uint64_t outside = highest->rss > held ? highest->rss - held : 0;
+    if (outside < LEAST || outside < highest->rss / 2) {
+        return;
+    }
+    fprintf(drawing->out, "  %-9s%s is not the heap's: mappings of the program, files, stacks\n",
+            "rss", size_text((int64_t)outside));
+    if (!has_mappings(run, held, outside)) {
+        fprintf(drawing->out, "  %-9sTALLY_CONF=prof_mmap:true tally run ... records who maps it\n",
+                "");
+    }
 }
 
 /* What is to be typed next shows what the card shows: the peak, where it is known. */
@@ -551,6 +580,7 @@ static void print_foot(const struct drawing *drawing, const struct card *card, c
     if (has_leaks) {
         print_biggest_leak(drawing, leaks);
     }
+    print_outside(drawing, card->run);
     fprintf(drawing->out, "  %-9s%s (%s)\n", "profile", safe_text(card->path),
             size_text((int64_t)card->file_bytes));
     if (card->children > 0) {

@@ -2,8 +2,9 @@
  *
  * leak_sites.c - samples of a leak check as places in the program.
  *
- * Rules are compared with the names of all functions, files and modules of a stack.  Sums are exact and the
- * samples may be estimates: what a rule takes out of the sums is never more than is there.
+ * Rules are compared with the names of all functions, files and modules of a stack.  What hangs below an object
+ * that a rule takes out goes with it.  Sums are exact and the samples may be estimates: what a rule takes out of
+ * the sums is never more than is there.
  */
 #include "view/leak_sites.h"
 
@@ -81,8 +82,10 @@ static int compare_sites(const void *a, const void *b) {
     if (left->kind != right->kind) {
         return left->kind < right->kind ? -1 : 1;
     }
-    if (left->bytes != right->bytes) {
-        return left->bytes > right->bytes ? -1 : 1;
+    int64_t left_bytes = left->bytes + left->below_bytes;
+    int64_t right_bytes = right->bytes + right->below_bytes;
+    if (left_bytes != right_bytes) {
+        return left_bytes > right_bytes ? -1 : 1;
     }
     return strcmp(left->place, right->place);
 }
@@ -101,10 +104,12 @@ static void add_stackless(struct leak_sites *sites, const struct profile *profil
             struct leak_site *row = &rows[kind_named(profile_label(profile, i, "kind"))];
             row->objects += profile_value(profile, i, 0);
             row->bytes += profile_value(profile, i, 1);
+            row->below_objects += profile_value(profile, i, 2);
+            row->below_bytes += profile_value(profile, i, 3);
         }
     }
     for (uint32_t kind = 0; kind < READ_LEAK_SUMS; kind++) {
-        if (rows[kind].objects != 0) {
+        if (rows[kind].objects + rows[kind].below_objects != 0) {
             rows[kind].kind = kind;
             add_site(sites, &rows[kind]);
         }
@@ -117,9 +122,12 @@ void leak_sites_collect(struct leak_sites *leaks, const struct profile *profile,
     sites_collect(&sites, profile, 1, BY_LINES, "kind", NULL);
     for (uint32_t i = 0; i < sites.count; i++) {
         const struct site *site = &sites.rows[i];
-        struct leak_site *row = add_site(leaks, &(struct leak_site){.kind = kind_named(site->label),
-                                                                    .objects = site->values[0],
-                                                                    .bytes = site->values[1]});
+        const struct leak_site empty = {.kind = kind_named(site->label),
+                                        .objects = site->values[0],
+                                        .bytes = site->values[1],
+                                        .below_objects = site->values[2],
+                                        .below_bytes = site->values[3]};
+        struct leak_site *row = add_site(leaks, &empty);
         site_text(profile, site->location, 0, row->place);
         describe_path(profile, site->sample, arrow, row->path);
         make_rule(profile, site->sample, row->rule);
@@ -134,6 +142,30 @@ void leak_sites_collect(struct leak_sites *leaks, const struct profile *profile,
 void leak_sites_free(struct leak_sites *sites) {
     free(sites->rows);
     *sites = (struct leak_sites){0};
+}
+
+static int64_t lost_at(const struct leak_sites *sites, const char *place) {
+    int64_t lost = 0;
+    for (uint32_t i = 0; i < sites->count; i++) {
+        const struct leak_site *site = &sites->rows[i];
+        bool is_leak = site->kind == READ_LEAK_DEFINITE || site->kind == READ_LEAK_INDIRECT;
+        lost += is_leak && strcmp(site->place, place) == 0 ? site->bytes : 0;
+    }
+    return lost;
+}
+
+unsigned leak_sites_leave(const struct leak_sites *sites, struct growth *found, unsigned count) {
+    unsigned left = 0;
+    for (unsigned i = 0; i < count; i++) {
+        struct growth one = found[i];
+        int64_t lost = lost_at(sites, one.place);
+        if (lost * 2 <= one.bytes) {
+            one.per_hour *= (double)(one.bytes - lost) / (double)one.bytes;
+            one.bytes -= lost;
+            found[left++] = one;
+        }
+    }
+    return left;
 }
 
 /* ---------------------------------------------------------------- rules */
@@ -184,21 +216,22 @@ void leak_sites_suppress(struct read_leaks *leaks, const char *rules,
     static const char *names[NAMES_MOST];
     struct profile *profile = leaks->profile;
     struct read_leak_sum *gone = &leaks->sums[READ_LEAK_SUPPRESSED];
+    struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];
     for (uint32_t i = 0; i < profile->sample_count; i++) {
         struct suppress_rule rule;
         int64_t *values = &profile->values[(size_t)i * profile->type_count];
-        if (values[0] == 0 ||
+        uint32_t kind = kind_named(profile_label(profile, i, "kind"));
+        if (values[0] == 0 || kind == READ_LEAK_INDIRECT ||
             !suppress_find(rules, names, names_of_sample(profile, i, names), &rule)) {
             continue;
         }
-        struct read_leak_sum *sum = &leaks->sums[kind_named(profile_label(profile, i, "kind"))];
-        count_match(matches, &rule, values[0]);
-        take(&sum->objects, &gone->objects, values[0]);
-        take(&sum->requested, &gone->requested, values[1]);
-        values[0] = values[1] = 0;
+        count_match(matches, &rule, values[0] + values[2]);
+        take(&leaks->sums[kind].objects, &gone->objects, values[0]);
+        take(&leaks->sums[kind].requested, &gone->requested, values[1]);
+        take(&indirect->objects, &gone->objects, values[2]);
+        take(&indirect->requested, &gone->requested, values[3]);
+        memset(values, 0, profile->type_count * sizeof *values);
     }
-    /* What only they led to is of no interest either. */
-    struct read_leak_sum *indirect = &leaks->sums[READ_LEAK_INDIRECT];
     if (leaks->sums[READ_LEAK_DEFINITE].objects == 0 && matches->count > 0) {
         take(&indirect->objects, &gone->objects, indirect->objects);
         take(&indirect->requested, &gone->requested, indirect->requested);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * background.c - one thread that ticks while there is memory to give back, and else sleeps.
+ * background.c - one thread that ticks while there is memory to give back or the program calls, and else
+ * sleeps.
  *
  *      none --a heap of size, and the program has threads--> awake <--bell--> asleep
  *       ^------------------ one thread of the program is left ------------------'
@@ -82,7 +83,7 @@ static uint64_t tick(void) {
     thread_mark_inside(true);
     uint64_t wait_ms = heap_tick();
     wait_ms = min_size(wait_ms, triggers_tick());
-    stats_page_attend();
+    wait_ms = min_size(wait_ms, stats_page_tick());
     thread_mark_inside(false);
     own_end();
     return wait_ms;
@@ -91,7 +92,8 @@ static uint64_t tick(void) {
 static void sleep_until_rung(uint32_t seen, uint64_t most_ms) {
     size_t dirty = pages_totals().dirty;
     atomic_exchange(&g.state, ASLEEP);
-    if (pages_totals().dirty > dirty) { /* Somebody gave pages back and saw this thread awake. */
+    /* Somebody gave pages back, or called, and saw this thread awake. */
+    if (pages_totals().dirty > dirty || !stats_page_is_at_rest()) {
         most_ms = 1;
     }
     if (most_ms == UINT64_MAX) {

@@ -409,7 +409,7 @@ COLD void life_attend(void) {
         attend_inside(bits);
         thread_mark_inside(false);
     }
-    if (bits & ATTENTION_BACKGROUND) {
+    if (attention_get() & ATTENTION_BACKGROUND) { /* perhaps by what was just attended to */
         attention_take(ATTENTION_BACKGROUND);
         background_wake();
     }

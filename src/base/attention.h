@@ -45,8 +45,11 @@ enum { LARGEST_PAGE = 64 << 10 };
 struct attention_page {
     _Atomic uint32_t word;
     _Atomic uint32_t generation; /* of locks, shifted; 0 in a child that has not looked yet */
-    /* When ATTENTION_STATS is to be raised, by os_now_ms(); seldom written, unlike what follows. */
+    /* When ATTENTION_STATS is to be raised, by os_now_ms(), and by how many bytes what is in use may
+     * move before it is raised at once; seldom written, unlike what follows. */
     _Alignas(CACHE_LINE) _Atomic uint64_t stats_due_ms;
+    _Atomic uint64_t stats_step;
+    _Atomic uint64_t stats_used; /* pages in use when the page was renewed, in bytes */
     /* For a user that must find zeros in a child; it does if attention_init returned true. */
     _Alignas(CACHE_LINE) char rest[LARGEST_PAGE - 2 * CACHE_LINE];
 };
@@ -80,6 +83,18 @@ static inline void attention_note_time(uint64_t now_ms) {
                  atomic_load_explicit(&attention_page.stats_due_ms, memory_order_relaxed))) {
         attention_raise(ATTENTION_STATS);
     }
+}
+
+/* So many bytes more, or fewer where it is negative, are in use than the caller has last told: may they
+ * remain untold?  The page of counters must be right when this is the program's last call. */
+static inline bool attention_may_move(int64_t bytes) {
+    uint64_t moved = bytes < 0 ? -(uint64_t)bytes : (uint64_t)bytes;
+    if (LIKELY(moved < atomic_load_explicit(&attention_page.stats_step, memory_order_relaxed))) {
+        return true;
+    }
+    atomic_store_explicit(&attention_page.stats_due_ms, 0, memory_order_relaxed);
+    attention_raise(ATTENTION_STATS);
+    return false;
 }
 
 /* Clears the bits given and returns those of them that were set. */

@@ -23,11 +23,11 @@
  * space with objects or descriptors; nothing else lies in it.  A part that is free and was given back, or
  * never used, is in `mapped` alone.
  *
- * The page is renewed by calls of the program that miss their thread's cache, at most every 100 ms; what
- * needs a look at all threads (cached, the totals, threads) at most once a second, by sum_ns.  Both happen more
- * often in the first second of the process.  Totals never fall; what was freed by sum_ns is what was allocated
- * by then and did not live.  The page is never renewed by a program that calls nothing:
- * refresh_ns tells how old it is.
+ * The page is renewed by calls of the program that miss their thread's cache: every 100 ms, more often in the
+ * first second of the process, and when what is live has moved by more than a hundredth.  `behind` says that
+ * there were such calls since; the library's background thread, in programs that have one, then renews it within
+ * a second.  What fits into the caches of threads may have been taken and given unseen.  Totals never fall; what
+ * was freed by sum_ns is what was allocated by then and did not live.  refresh_ns tells how old the page is.
  */
 #pragma once
 
@@ -42,7 +42,7 @@ enum { STATS_PAGE_RANGES_AT = 2048, STATS_PAGE_MOST_RANGES = 128 };
 
 /* X(name, help): 64-bit words in this order.  Bytes unless the help says otherwise. */
 #define STATS_PAGE_WORDS(X)                                                                        \
-    X(requested, "live without the rounding that the profiler knows of")                           \
+    X(requested, "live without rounding, as far as the profiler records every object")             \
     X(live, "live objects with their rounding: what malloc_usable_size tells")                     \
     X(live_objects, "number of live objects")                                                      \
     X(slab_free, "free space between small objects, in pages in use")                              \
@@ -69,7 +69,8 @@ enum { STATS_PAGE_RANGES_AT = 2048, STATS_PAGE_MOST_RANGES = 128 };
     X(untouched, "pages of small objects to come that were never used: no memory")                 \
     X(untold, "addresses of the heap in ranges that found no room below")                          \
     X(cpu_hz,                                                                                      \
-      "samples of a thread per second of its processor time, a number; 0: it is not recorded")
+      "samples of a thread per second of its processor time, a number; 0: it is not recorded")     \
+    X(behind, "what may have moved by calls since; 0: there were none; 2^64 - 1: anything")
 
 struct stats_page {
     uint64_t magic;

@@ -55,6 +55,11 @@ void stats_page_attend(void);
 /* The heap has grown: renews the page if it has grown much. */
 void stats_page_grown(void);
 
+/* For the background thread: renews the page once a second while anything moves.  Returns how long to wait
+ * for the next, and whether nothing has moved since: then a slow call will raise ATTENTION_BACKGROUND. */
+uint64_t stats_page_tick(void);
+bool stats_page_is_at_rest(void);
+
 /* Renews all of the page now. */
 void stats_page_renew(void);
 

@@ -7,7 +7,7 @@
  *
  *      every look at the clock of the page heap    heap/dirty.c    when it is time
  *      every 16th visit of a depot or bin          heap/cache.c    the same
- *      the background thread                       api/background.c
+ *      the same places, and heap/pages.c           when what is in use has moved by a step
  *      the bit itself, by staying set              here: unless slow calls are many
  *
  * In a program that makes few slow calls the bit stays set, each slow call reads the clock, and the
@@ -15,13 +15,18 @@
  * bit is cleared after CALLS_PER_TICK calls within a tick of the clock, until one of the others
  * above sets it again.
  *
+ * Any call may be the program's last.  So whatever moves by a step, a part of what is live, is shown at
+ * once, as long as there is credit, which time brings.  A slow call that is not shown sets the word
+ * `behind`, so that a reader knows.  The background thread, where there is one, then renews the page within
+ * a second; it goes on once a second until nothing has moved, and rests until the next slow call wakes it.
+ *
  * The page and everything about it lie in memory that is empty in a forked child, so a child cannot
  * write to its parent's page, however it was made.  It makes its own at a slow call: most children
  * exec before they come to that.
  *
  * Threads     One thread at a time renews the page; others do not wait for it.
- * Cost        Some microseconds ten times a second.  A heap whose figures take longer to read is
- *             read less often, so that the cost never exceeds half a percent.
+ * Cost        Some microseconds ten times a second, and for each step.  A heap whose figures take longer to
+ *             read is read less often, so that each of the two never exceeds half a percent.
  */
 #include <string.h>
 
@@ -40,13 +45,18 @@
 #include "opt/opt.h"
 #include "prof/prof.h"
 
-enum { PERIOD_MS = 100, SUM_PERIOD_MS = 1000, CALLS_PER_TICK = 64, COST_SHARE = 200 };
-enum { YOUNG_MS = 1000 }; /* many programs set up what they need, and then sleep */
 enum { NS_PER_MS = 1000000 };
+enum { PERIOD_MS = 100, CALLS_PER_TICK = 64, COST_SHARE = 200 };
+enum { YOUNG_MS = 1000 }; /* many programs set up what they need, and then sleep */
+enum { TICK_MS = 1000 };  /* of the background thread */
+/* Renewals before it is time may take so long at once, and the usual share of time later. */
+enum { CREDIT_NS = 2 * NS_PER_MS };
+/* A step is this share of what is live: with all of the credit below the hundredth of RSS that may be
+ * unexplained; more with less, so that the second half of it suffices for a program that frees a GiB
+ * and stops. */
+enum { STEP_LEAST = 512 << 10, STEP_SHARE_MOST = 128, STEP_SHARE_LEAST = 8 };
 enum { TURN_WAITS = 1000 };
-enum {
-    GROWTH_SHARE = 64
-}; /* of the heap: growth by more is shown at once, since the program may then sleep */
+enum { GROWTH_SHARE = 128 }; /* of the heap: new memory beyond is shown whatever the credit */
 
 /* Totals as the page shows them.  They never fall, though the counters of a reset arena start
  * anew. */
@@ -62,15 +72,22 @@ struct own {
     _Atomic bool is_wanted;        /* a thread waits for is_busy: others give way */
     _Atomic uint32_t calls;        /* of stats_page_attend in this tick of the clock */
     _Atomic uint64_t tick_ms;      /* the tick */
-    _Atomic uint64_t refreshed_ms; /* last refresh */
+    _Atomic uint64_t refreshed_ms; /* last refresh that was due by the clock */
     _Atomic uint32_t period_ms;    /* until the next */
     _Atomic uint64_t mapped;       /* when the ranges were read */
     _Atomic uint64_t refused;
+    _Atomic uint64_t credit_ns; /* for renewals before it is time */
+    _Atomic uint64_t credit_ms; /* when it was last added to */
+    _Atomic uint64_t cost_ns;   /* of a refresh */
+    _Atomic uint64_t moves;     /* allocations and frees at the last refresh */
+    _Atomic bool is_behind;     /* a slow call was not shown since the last refresh began */
+    _Atomic bool is_at_rest;    /* the background thread does not look any more */
+    /* The background thread's. */
+    uint64_t ticked_ms, ticked_moves;
     /* The rest belongs to the holder of is_busy. */
     uint32_t sequence;
-    uint32_t sum_period_ms; /* between sums of all threads */
     uint64_t born_ms;
-    uint64_t summed_ms, summed_ns;
+    uint64_t metadata; /* as `mapped` */
     uint64_t ranges, untold;
     struct thread_sums sums;
     struct heap_traffic traffic; /* when the sums of all threads were read */
@@ -95,13 +112,8 @@ static struct {
 
 /* ---------------------------------------------------------------- figures */
 
-/* Estimates from samples how many of the live bytes are rounding. */
-static size_t known_slack(const struct prof_sum *live) {
-    if (live->bytes == 0 || live->bytes < live->requested) {
-        return 0;
-    }
-    double slack = (double)(live->bytes - live->requested) / (double)live->bytes;
-    return (size_t)(slack * live->all_bytes);
+static uint64_t growth(uint64_t before, uint64_t now) {
+    return now > before ? now - before : 0;
 }
 
 static void read_profiler(struct stats_page *fresh) {
@@ -111,15 +123,12 @@ static void read_profiler(struct stats_page *fresh) {
         return;
     }
     prof_read_totals(&totals);
-    size_t slack = min_size(known_slack(&totals.live), fresh->live);
-    fresh->requested = fresh->live - slack;
+    if (prof_lg_sample() == 0) { /* Samples of some would only allow to guess. */
+        fresh->requested -= min_size(growth(totals.live.requested, totals.live.bytes), fresh->live);
+    }
     fresh->profile_rate = prof_is_active() ? UINT64_C(1) << prof_lg_sample() : 0;
     fresh->profile_samples = totals.live.objects;
     fresh->profiler = prof_memory();
-}
-
-static uint64_t growth(uint64_t before, uint64_t now) {
-    return now > before ? now - before : 0;
 }
 
 /* All totals are of one moment, when all threads are read: if they were not, more bytes could be
@@ -134,11 +143,10 @@ static void read_lasting(struct own *my, const struct heap_totals *totals) {
     my->traffic = now;
 }
 
-static void read_heap(struct own *my, struct stats_page *fresh, bool with_sums) {
+static void read_heap(struct own *my, struct stats_page *fresh) {
+    my->sums = thread_read_arena(THREAD_ALL_ARENAS);
     struct heap_totals totals = heap_totals_with(&my->sums);
-    if (with_sums) {
-        read_lasting(my, &totals);
-    }
+    read_lasting(my, &totals);
     fresh->requested = fresh->live = totals.live;
     fresh->live_objects = totals.live_objects;
     fresh->slab_free = totals.slab_free - totals.untouched;
@@ -155,23 +163,63 @@ static void read_heap(struct own *my, struct stats_page *fresh, bool with_sums) 
     fresh->threads = my->sums.threads;
     fresh->limit_hard = limit_hard();
     fresh->purged_total = heap_pages().purged;
-    fresh->sum_ns = my->summed_ns;
 }
 
-/* How long to wait after a renewal that began at `begin_ns`. */
-static uint32_t period_for(const struct own *my, uint64_t begin_ns, uint64_t now_ms,
-                           uint32_t usual_ms) {
-    uint32_t least_ms = now_ms - my->born_ms < YOUNG_MS ? 1 : usual_ms;
-    uint64_t cost_ns = os_now_ns() - begin_ns;
-    return (uint32_t)min_size(max_size(cost_ns * COST_SHARE / NS_PER_MS, least_ms), UINT32_MAX);
+/* ---------------------------------------------------------------- when */
+
+/* How long a renewal that cost so much must last, and at least `least_ms`. */
+static uint32_t period_for(const struct own *my, uint32_t least_ms) {
+    uint64_t due_ms = my->cost_ns * COST_SHARE / NS_PER_MS;
+    return (uint32_t)min_size(max_size(due_ms, least_ms), UINT32_MAX);
 }
 
-static void read_threads(struct own *my, uint64_t now_ms) {
-    uint64_t begin = os_now_ns();
-    my->sums = thread_read_arena(THREAD_ALL_ARENAS);
-    my->summed_ms = now_ms;
-    my->summed_ns = begin;
-    my->sum_period_ms = period_for(my, begin, now_ms, SUM_PERIOD_MS);
+/* A renewal that was interrupted by other programs took long and cost little. */
+static void note_cost(struct own *my, uint64_t begin_ns) {
+    uint64_t spent_ns = os_now_ns() - begin_ns;
+    my->cost_ns = my->cost_ns == 0 ? spent_ns : min_size(spent_ns, 2 * my->cost_ns);
+}
+
+/* Of threads that come here at once, one may get what another has paid for. */
+static bool take_credit(struct own *my, uint64_t now_ms) {
+    uint64_t since_ms = now_ms - my->credit_ms;
+    uint64_t credit_ns =
+        min_size(my->credit_ns + since_ms * NS_PER_MS / COST_SHARE, (size_t)CREDIT_NS);
+    uint64_t cost_ns = my->cost_ns;
+    my->credit_ms = now_ms;
+    my->credit_ns = credit_ns - min_size(credit_ns, cost_ns);
+    return credit_ns >= cost_ns;
+}
+
+static uint64_t step_for(const struct own *my, uint64_t live) {
+    uint64_t ample_ns = growth(CREDIT_NS / 2, my->credit_ns);
+    uint64_t more = ample_ns * (STEP_SHARE_MOST - STEP_SHARE_LEAST) / (CREDIT_NS / 2);
+    return max_size(STEP_LEAST, live / (STEP_SHARE_LEAST + more));
+}
+
+/* Is it time by the clock, or has a step been made and may be shown?  Where it may not, no more steps
+ * are heard of until it is time. */
+static bool is_due(struct own *my, uint64_t now_ms) {
+    uint64_t due_ms = my->refreshed_ms + my->period_ms;
+    if (now_ms >= due_ms || (attention_page.stats_due_ms == 0 && take_credit(my, now_ms))) {
+        return true;
+    }
+    if (attention_page.stats_due_ms == 0) {
+        attention_page.stats_step = UINT64_MAX;
+        attention_page.stats_due_ms = due_ms;
+    }
+    return false;
+}
+
+static void plan_next(struct own *my, uint64_t now_ms, uint64_t live) {
+    if (now_ms - my->refreshed_ms >= my->period_ms) {
+        my->refreshed_ms = now_ms;
+    }
+    my->period_ms = period_for(my, now_ms - my->born_ms < YOUNG_MS ? 1 : PERIOD_MS);
+    attention_page.stats_due_ms = my->refreshed_ms + my->period_ms;
+    attention_page.stats_used = pages_totals().used;
+    attention_page.stats_step = step_for(my, live);
+    my->calls = 0;
+    attention_raise(ATTENTION_STATS); /* The next slow call says that the page is behind. */
 }
 
 /* ---------------------------------------------------------------- writing */
@@ -198,14 +246,15 @@ STARTUP static void put_range(uintptr_t start, uintptr_t end, void *context) {
     }
 }
 
-/* A heap that has not grown has the same ranges, except perhaps for one of descriptors. */
-static void put_ranges(struct own *my, struct stats_page *page, bool with_sums, uint64_t mapped) {
-    if (with_sums || mapped != my->mapped) {
+/* A heap that has not grown has the same ranges. */
+static void put_ranges(struct own *my, struct stats_page *page, const struct stats_page *fresh) {
+    if (fresh->mapped != my->mapped || fresh->metadata != my->metadata) {
         struct ranges ranges = {(void *)((char *)page + STATS_PAGE_RANGES_AT), 0, 0};
         heap_walk_ranges(put_range, &ranges);
         my->ranges = ranges.count;
         my->untold = ranges.untold;
-        my->mapped = mapped;
+        my->mapped = fresh->mapped;
+        my->metadata = fresh->metadata;
     }
 }
 
@@ -215,11 +264,10 @@ static void put_path(struct stats_page *page) {
     }
 }
 
-STARTUP static void publish(struct own *my, struct stats_page *page, struct stats_page *fresh,
-                            bool with_sums) {
+STARTUP static void publish(struct own *my, struct stats_page *page, struct stats_page *fresh) {
     my->sequence += 2;
     atomic_store_explicit(&page->sequence, my->sequence - 1, memory_order_relaxed);
-    put_ranges(my, page, with_sums, fresh->mapped);
+    put_ranges(my, page, fresh);
     fresh->ranges = my->ranges;
     fresh->untold = my->untold;
 #define STATS_PAGE_WORD(name, help) put(&page->name, fresh->name);
@@ -232,23 +280,24 @@ STARTUP static void publish(struct own *my, struct stats_page *page, struct stat
 }
 
 /* Called with is_busy held, which it releases. */
-STARTUP static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whole) {
-    my->refreshed_ms = now_ms;
-    struct stats_page fresh = {.control = g.rights, .options = g.options, .refused = my->refused};
-    bool with_sums = as_a_whole || now_ms - my->summed_ms >= my->sum_period_ms;
-    if (with_sums) {
-        read_threads(my, now_ms);
-    }
+STARTUP static void refresh_busy(struct own *my, uint64_t now_ms) {
     uint64_t begin = os_now_ns();
-    read_heap(my, &fresh, with_sums);
+    struct stats_page fresh = {.control = g.rights, .options = g.options, .refused = my->refused};
+    fresh.sum_ns = begin;
+    my->is_behind = false;
+    read_heap(my, &fresh);
     read_profiler(&fresh);
     struct stats_page *page = my->page;
     if (page == NULL) {
         return; /* This process has become a child meanwhile. */
     }
-    publish(my, page, &fresh, with_sums);
-    my->period_ms = period_for(my, begin, now_ms, PERIOD_MS);
-    attention_page.stats_due_ms = now_ms + my->period_ms;
+    publish(my, page, &fresh);
+    if (my->is_behind) {
+        put(&page->behind, UINT64_MAX);
+    }
+    my->moves = fresh.nmalloc + fresh.nfree;
+    note_cost(my, begin);
+    plan_next(my, now_ms, fresh.live);
     my->is_busy = false;
 }
 
@@ -263,6 +312,8 @@ STARTUP static void begin_page(struct stats_page *page) {
     page->magic = STATS_PAGE_MAGIC;
     own()->page = page;
     own()->born_ms = os_now_ms();
+    own()->credit_ms = own()->born_ms;
+    own()->credit_ns = CREDIT_NS;
     attention_raise(ATTENTION_STATS);
 }
 
@@ -283,23 +334,40 @@ static void make_own(struct own *my) {
     os_shared_leave(&parents);
 }
 
-STARTUP static void refresh(uint64_t now_ms, bool as_a_whole) {
+/* False where there is no page, or another thread renews it just now. */
+STARTUP static bool refresh(uint64_t now_ms) {
     struct own *my = own();
     if (UNLIKELY(g.is_child)) {
         make_own(my);
     }
     if (my->page == NULL) {
-        return;
+        return false;
     }
     if (my->is_wanted || atomic_exchange(&my->is_busy, true)) {
         my->refused++;
-        return;
+        return false;
     }
-    refresh_busy(my, now_ms, as_a_whole);
+    refresh_busy(my, now_ms);
+    return true;
 }
 
 void stats_page_renew(void) {
-    refresh(os_now_ms(), true);
+    (void)refresh(os_now_ms());
+}
+
+/* This slow call is not shown; a refresh that goes on meanwhile may or may not have seen it. */
+static void mark_behind(struct own *my) {
+    struct stats_page *page = my->page;
+    if (page == NULL) {
+        return;
+    }
+    uint64_t step = attention_page.stats_step;
+    uint64_t threads = __atomic_load_n(&page->threads, __ATOMIC_RELAXED);
+    uint64_t bytes = step == UINT64_MAX ? step : step * (threads + 1);
+    if (!my->is_behind || __atomic_load_n(&page->behind, __ATOMIC_RELAXED) < bytes) {
+        my->is_behind = true;
+        put(&page->behind, bytes);
+    }
 }
 
 STARTUP void stats_page_attend(void) {
@@ -310,6 +378,7 @@ STARTUP void stats_page_attend(void) {
     }
     if (my->page == NULL) {
         attention_page.stats_due_ms = UINT64_MAX;
+        attention_page.stats_step = UINT64_MAX;
         (void)attention_take(ATTENTION_STATS);
         return;
     }
@@ -320,9 +389,36 @@ STARTUP void stats_page_attend(void) {
     } else if (atomic_fetch_add(&my->calls, 1) >= CALLS_PER_TICK) {
         (void)attention_take(ATTENTION_STATS);
     }
-    if (now_ms - my->refreshed_ms >= my->period_ms) {
-        refresh(now_ms, false);
+    if (!is_due(my, now_ms) || !refresh(now_ms)) {
+        mark_behind(my);
     }
+    if (my->is_at_rest && atomic_exchange(&my->is_at_rest, false)) {
+        attention_raise(ATTENTION_BACKGROUND);
+    }
+}
+
+uint64_t stats_page_tick(void) {
+    struct own *my = own();
+    uint64_t now_ms = os_now_ms();
+    if (my->page == NULL) {
+        return UINT64_MAX;
+    }
+    if (now_ms - my->ticked_ms < TICK_MS) {
+        return my->is_at_rest ? UINT64_MAX : TICK_MS - (now_ms - my->ticked_ms);
+    }
+    my->ticked_ms = now_ms;
+    (void)refresh(now_ms);
+    uint64_t moves = my->moves;
+    my->is_at_rest = moves == my->ticked_moves;
+    my->ticked_moves = moves;
+    if (my->is_behind) { /* by a call that may have seen no rest */
+        my->is_at_rest = false;
+    }
+    return my->is_at_rest ? UINT64_MAX : TICK_MS;
+}
+
+bool stats_page_is_at_rest(void) {
+    return own()->page == NULL || own()->is_at_rest;
 }
 
 void stats_page_grown(void) {
@@ -330,7 +426,7 @@ void stats_page_grown(void) {
     uint64_t mapped = heap_pages().mapped;
     uint64_t told = my->mapped;
     if (my->page != NULL && mapped > told + told / GROWTH_SHARE) {
-        refresh(os_now_ms(), false);
+        (void)refresh(os_now_ms());
     }
 }
 
@@ -343,7 +439,7 @@ STARTUP void stats_page_start(bool sees_forks) {
     g.options = opt_digest();
     if (os_shared_make(&shared, STATS_PAGE_NAME, STATS_PAGE_BYTES) == 0) {
         begin_page(shared.start);
-        refresh(os_now_ms(), true);
+        (void)refresh(os_now_ms());
     }
 }
 
@@ -391,5 +487,5 @@ void stats_page_tell_socket(const char *path, unsigned rights) {
     memset(g.path, 0, sizeof(g.path));
     memcpy(g.path, path, min_size(strlen(path), sizeof(g.path) - 1));
     g.rights = rights;
-    refresh_busy(my, os_now_ms(), true);
+    refresh_busy(my, os_now_ms());
 }

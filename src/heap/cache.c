@@ -179,9 +179,13 @@ static inline void note_need(struct thread *thread, unsigned c) {
     }
 }
 
-/* The class goes to depot or bin: now and then the clock is read, since it may be time to publish
- * the figures of the heap. */
-static inline void count_visit(struct thread *thread) {
+/* The class gets so many objects from depot or bin, or leaves them there.  It may be time to publish the
+ * figures of the heap: because much has moved, or by the clock, which is read now and then. */
+static inline void count_visit(struct thread *thread, unsigned c, int64_t objects) {
+    thread->moved += objects * (int64_t)size_classes[c].size;
+    if (UNLIKELY(!attention_may_move(thread->moved))) {
+        thread->moved = 0;
+    }
     if (UNLIKELY(++thread->visits % VISITS_PER_LOOK == 0)) {
         attention_note_time(os_now_ms());
     }
@@ -532,7 +536,6 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
     if (ntake >= goal) {
         return ntake;
     }
-    count_visit(thread);
     void **slots = take->slots + ntake;
     unsigned got = LIKELY(!thread->apart) ? depot_take(thread->arena, c, slots, goal - ntake) : 0;
     if (got == 0 && UNLIKELY(arena_uses_hooks(thread->arena))) {
@@ -541,6 +544,7 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
         got = fetch(thread, arena_bin(thread->arena, c), slots, goal - ntake);
     }
     count_add(&thread->fetched[c], got);
+    count_visit(thread, c, got);
     assert(ntake + got <= goal && goal <= most);
     return ntake + got;
 }
@@ -692,7 +696,7 @@ static void let_older_leave(struct thread *thread, unsigned c, struct closed *cl
     closed->given += count;
     closed->ngive -= count;
     note_need(thread, c);
-    count_visit(thread);
+    count_visit(thread, c, -(int64_t)count);
 }
 
 /* F is full: it opens wider, or, where there is no room, its older half leaves.  The object that

@@ -61,6 +61,8 @@ void pages_init(void) {
 static void add_used(size_t units) {
     assert(lock_is_mine(&g.lock) && g.used_units + units <= SIZE_MAX / 2);
     count_add(&g.used_units, units);
+    uint64_t told = atomic_load_explicit(&attention_page.stats_used, memory_order_relaxed);
+    (void)attention_may_move((int64_t)(g.used_units * UNIT_BYTES - told));
 }
 
 /* Puts a chunk where its free space says: a bucket, a run, or nowhere when it is full. */

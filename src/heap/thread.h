@@ -63,8 +63,9 @@ struct thread {
     struct stash *stash; /* free tracked objects; NULL until every object is tracked (stash.h) */
     uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
     struct thread_exact exact;
-    uint32_t needs;       /* times a class below its largest room asked or left objects elsewhere */
-    uint32_t visits;      /* of depots and bins */
+    uint32_t needs;  /* times a class below its largest room asked or left objects elsewhere */
+    uint32_t visits; /* of depots and bins */
+    int64_t moved;   /* bytes that came from there, less those that went, since they were told */
     size_t budget_bytes;  /* of free objects that it may keep; grows by need (cache.c) */
     size_t spare_bytes;   /* of these, not promised to any class */
     struct thread *next;  /* list of all heaps */

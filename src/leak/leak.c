@@ -102,12 +102,24 @@ static void add(struct leak_sum *sum, size_t bytes, size_t requested) {
     sum->requested += requested;
 }
 
+static struct leak_group group_like(const struct leak_object *object) {
+    return (struct leak_group){.kind = object->kind,
+                               .stack = object->stack,
+                               .usable = object->stack == 0 ? object->usable : 0,
+                               .example = object->at};
+}
+
+/* The group that an object was added to; NULL where it was not. */
+static struct leak_group *find_group(struct tally *tally, const struct leak_object *object) {
+    struct leak_group like = group_like(object), rest = {.kind = object->kind};
+    uint32_t number = *find_slot(tally, &like);
+    number = number != 0 ? number : *find_slot(tally, &rest);
+    return number != 0 ? &tally->shared->groups[number - 1] : NULL;
+}
+
 /* When there are too many, one of each kind, without stack and size, stands for all that have no other. */
 static void add_to_group(struct tally *tally, const struct leak_object *object) {
-    struct leak_group like = {.kind = object->kind,
-                              .stack = object->stack,
-                              .usable = object->stack == 0 ? object->usable : 0,
-                              .example = object->at};
+    struct leak_group like = group_like(object);
     uint32_t *slot = find_slot(tally, &like);
     uint32_t *count = &tally->shared->result.group_count;
     if (*slot == 0 && *count >= GROUPS_MOST - LEAK_KINDS) {
@@ -145,15 +157,9 @@ static struct prof_live record_of(const struct mark_live *live) {
     return record;
 }
 
-/* What is not known to be younger is older. */
-static void add_lost(struct tally *tally, const struct mark_live *live, enum leak_kind kind) {
-    struct leak_result *result = &tally->shared->result;
+static struct leak_object object_of(const struct mark_live *live, enum leak_kind kind) {
     struct prof_live record = record_of(live);
-    if (record.born_ns < tally->since_ns) {
-        add(&result->ignored, live->usable, record.requested);
-        return;
-    }
-    struct leak_object object = {
+    return (struct leak_object){
         .at = (const void *)live->at,
         .usable = live->usable,
         .requested = record.requested,
@@ -161,11 +167,29 @@ static void add_lost(struct tally *tally, const struct mark_live *live, enum lea
         .stack = record.stack,
         .born_ns = record.born_ns,
     };
-    if (tally->before != NULL && !was_lost_before(tally->before, &object)) {
-        add(&result->reachable, live->usable, record.requested);
+}
+
+/* What is not known to be younger is older. */
+static bool is_older(const struct tally *tally, const struct leak_object *object) {
+    return object->born_ns < tally->since_ns;
+}
+
+static bool was_found_since(const struct tally *tally, const struct leak_object *object) {
+    return tally->before != NULL && !was_lost_before(tally->before, object);
+}
+
+static void add_lost(struct tally *tally, const struct mark_live *live, enum leak_kind kind) {
+    struct leak_result *result = &tally->shared->result;
+    struct leak_object object = object_of(live, kind);
+    if (is_older(tally, &object)) {
+        add(&result->ignored, object.usable, object.requested);
         return;
     }
-    add(&result->kinds[kind], live->usable, record.requested);
+    if (was_found_since(tally, &object)) {
+        add(&result->reachable, object.usable, object.requested);
+        return;
+    }
+    add(&result->kinds[kind], object.usable, object.requested);
     add_to_group(tally, &object);
     if (result->object_count < LEAK_OBJECTS_MOST) {
         tally->shared->objects[result->object_count++] = object;
@@ -197,8 +221,22 @@ static void add_object(const struct mark_live *live, void *context) {
     }
 }
 
+/* Objects that count, below definite ones that do. */
+static void add_below(const struct mark_live *live, const struct mark_live *definite,
+                      void *context) {
+    struct tally *tally = context;
+    struct leak_object object = object_of(live, LEAK_INDIRECT);
+    struct leak_object above = object_of(definite, LEAK_DEFINITE);
+    struct leak_group *group = find_group(tally, &above);
+    if (group != NULL && !is_older(tally, &object) && !was_found_since(tally, &object) &&
+        !is_older(tally, &above) && !was_found_since(tally, &above)) {
+        add(&group->below, object.usable, object.requested);
+    }
+}
+
 static bool is_before(const struct leak_group *a, const struct leak_group *b) {
-    return a->sum.bytes != b->sum.bytes ? a->sum.bytes > b->sum.bytes : a->example < b->example;
+    uint64_t bytes_a = a->sum.bytes + a->below.bytes, bytes_b = b->sum.bytes + b->below.bytes;
+    return bytes_a != bytes_b ? bytes_a > bytes_b : a->example < b->example;
 }
 
 static void sort_groups(struct leak_group *groups, size_t count) {
@@ -220,6 +258,7 @@ static bool make_result(struct shared *shared, const struct shared *before, uint
         return false;
     }
     mark_walk(add_object, &tally);
+    mark_walk_below(add_below, &tally);
     sort_groups(shared->groups, shared->result.group_count);
     return true;
 }

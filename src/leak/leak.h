@@ -55,6 +55,7 @@ struct leak_group {
     uint32_t stack; /* prof_read_stack; 0: not sampled */
     size_t usable;  /* of each object, where the stack is 0 */
     struct leak_sum sum;
+    struct leak_sum below; /* indirect objects that these definite ones lead to, each told once */
     const void *example;
 };
 
@@ -77,7 +78,7 @@ struct leak_result {
     uint64_t pause_ns; /* for which others were held up */
     uint64_t total_ns;
     uint32_t group_count;
-    const struct leak_group *groups; /* largest first */
+    const struct leak_group *groups; /* largest first, with what is below */
     uint32_t object_count;
     const struct leak_object *objects; /* lost ones, at most LEAK_OBJECTS_MOST */
     uint64_t objects_left_out;
@@ -160,6 +161,7 @@ void leak_report_dump(const struct leaks *leaks, const char *name, char *path, s
  *      rate BYTES          between samples; 1: every group has its stack, unless it is older; 0: none has
  *      why SENTENCE
  *      group KIND OBJECTS BYTES REQUESTED USABLE ADDRESS...        largest first; no address: not sampled
+ *      below OBJECTS BYTES REQUESTED       behind a definite group: indirect objects that hang on it, if there are
  *      module START END OFFSET BUILD-ID PATH
  *      end
  *

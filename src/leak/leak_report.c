@@ -91,7 +91,15 @@ static void write_stack(struct leak_names *names, unsigned words, const struct l
 
 /* ---------------------------------------------------------------- groups */
 
+static void describe_below(const struct leak_sum *below, char *text, size_t capacity) {
+    text[0] = '\0';
+    if (below->objects > 0) {
+        fmt_text(text, capacity, " and %lu in %lu below", below->requested, below->objects);
+    }
+}
+
 static void write_group(struct leak_names *names, unsigned words, const struct leak_group *group) {
+    char below[64];
     static const char *const kinds[LEAK_KINDS] = {"definite", "indirect", "possible"};
     const struct leak_sum *sum = &group->sum;
     switch (words) {
@@ -105,8 +113,10 @@ static void write_group(struct leak_names *names, unsigned words, const struct l
                    sum->objects);
         break;
     default:
-        write_text("  %s: %lu byte%s in %lu object%s, allocated by\n", kinds[group->kind],
-                   sum->requested, plural(sum->requested), sum->objects, plural(sum->objects));
+        describe_below(&group->below, below, sizeof(below));
+        write_text("  %s: %lu byte%s in %lu object%s%s, allocated by\n", kinds[group->kind],
+                   sum->requested, plural(sum->requested), sum->objects, plural(sum->objects),
+                   below);
     }
     write_stack(names, words, group);
 }

@@ -267,6 +267,9 @@ static void put_group(struct out *out, const struct leak_group *group, const str
     out_decimal(out, group->usable, 1);
     put_stack(out, group->stack, maps);
     out_char(out, '\n');
+    if (group->below.objects > 0) {
+        put_sum(out, "below", &group->below);
+    }
 }
 
 static void add_to(struct leak_sum *sum, const struct leak_sum *part) {
@@ -277,7 +280,7 @@ static void add_to(struct leak_sum *sum, const struct leak_sum *part) {
 
 /* Readers take a text of 16 MiB, so the smallest of too many groups are told as one of each kind. */
 static void put_groups(struct out *out, const struct leaks *leaks, const struct maps *maps) {
-    enum { FRAME_BYTES = 20, GROUP_BYTES = 100 };
+    enum { FRAME_BYTES = 20, GROUP_BYTES = 170 };
     struct leak_group rest[LEAK_KINDS] = {0};
     size_t bytes = 0;
     for (uint32_t i = 0; i < leaks->result->group_count; i++) {
@@ -293,6 +296,7 @@ static void put_groups(struct out *out, const struct leaks *leaks, const struct 
             put_group(out, group, maps);
         } else {
             add_to(&rest[group->kind].sum, &group->sum);
+            add_to(&rest[group->kind].below, &group->below);
         }
     }
     for (int kind = 0; kind < LEAK_KINDS; kind++) {

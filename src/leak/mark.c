@@ -21,6 +21,7 @@
  * members lead to each other and that no other lost object leads to.  They are found by two walks: the first
  * notes the order in which objects are left, the second starts from what was left last, and whatever it has to
  * start from is definite, since all that leads to an object is left after it unless they lead to each other.
+ * What it finds from there hangs below that one; several may lead to it, and the first has it.
  *
  * Read next   roots.c for what is named.
  */
@@ -61,6 +62,9 @@ static struct {
     struct work_stack insides; /* objects of which an inside was found */
     struct work_stack ignored;
     struct work_stack path; /* of visit_from */
+    struct work_stack
+        below;          /* indirect objects, each with the definite one that it was found from */
+    uintptr_t definite; /* that one, at present */
     unsigned scanned;
     bool is_late;
 } * g;
@@ -150,6 +154,10 @@ static void take(const struct object *object, enum mark_state state) {
     assert(is_open(*object->state) && census_is_live(&object->is) && !is_open(state));
     *object->state = (uint8_t)state;
     work_push(&g->todo, object->is.base);
+    if (state == MARK_INDIRECT) {
+        work_push(&g->below, object->is.base);
+        work_push(&g->below, g->definite);
+    }
 }
 
 static void follow(uintptr_t word) {
@@ -314,6 +322,28 @@ void mark_walk(void (*visit)(const struct mark_live *live, void *context), void 
     walk_marked(visit_unmarked, &visits);
 }
 
+static bool live_at(uintptr_t base, struct mark_live *live) {
+    struct object object;
+    if (!find(base, &object)) {
+        return false;
+    }
+    *live = (struct mark_live){base, object.is.usable, census_id(&object.is) & ~TRACK_IGNORED,
+                               (enum mark_state) * object.state};
+    return true;
+}
+
+void mark_walk_below(void (*visit)(const struct mark_live *live, const struct mark_live *definite,
+                                   void *context),
+                     void *context) {
+    uintptr_t base, above;
+    struct mark_live live, definite;
+    while (work_pop(&g->below, &above) && work_pop(&g->below, &base)) {
+        if (live_at(base, &live) && live_at(above, &definite)) {
+            visit(&live, &definite, context);
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- what is lost */
 
 /* The next lost object that has not been seen, among the words from `*at` to the end. */
@@ -382,6 +412,7 @@ void mark_sort_lost(bool all_definite) {
     while (work_pop(&left, &base)) {
         if (*state_at(base) == MARK_SEEN) {
             *state_at(base) = MARK_DEFINITE;
+            g->definite = base;
             work_push(&g->todo, base);
             follow_all();
         }

@@ -52,6 +52,11 @@ struct mark_live {
 };
 void mark_walk(void (*visit)(const struct mark_live *live, void *context), void *context);
 
+/* Calls `visit` for every indirect object, with a definite one that leads to it; once. */
+void mark_walk_below(void (*visit)(const struct mark_live *live, const struct mark_live *definite,
+                                   void *context),
+                     void *context);
+
 /* Has the deadline passed?  Then the result is not complete.  The second looks at the clock. */
 bool mark_is_late(void);
 bool mark_is_over(void);

@@ -137,9 +137,17 @@ static void come_back(struct thread_outside before) {
     self.busy--;
 }
 
+/* What the loader keeps of a library that we open is no leak of the program's. */
 static void prepare_outside(void) {
     struct thread_outside before = go_outside();
+    bool was_ignoring = track_ignores_mine();
+    if (!was_ignoring) {
+        track_ignore_mine(true);
+    }
     unwind_prepare();
+    if (!was_ignoring) {
+        track_ignore_mine(false);
+    }
     come_back(before);
 }
 

@@ -53,7 +53,8 @@ static void build(void) {
 TEST(a_heap_inside_of_a_larger_mapping_is_told_apart) {
     make_heap();
     memset(memory, 1, 3 * HEAP);
-    page.words = (struct stats_page){.requested = 5 * MIB, .live = 6 * MIB, .cached = 2 * MIB};
+    page.words = (struct stats_page){
+        .requested = 5 * MIB, .live = 6 * MIB, .cached = 2 * MIB, .profile_rate = 1};
     build();
     check_eq(bridge.heap, HEAP);
     check_eq(bridge.untouched, 0);
@@ -186,4 +187,34 @@ TEST(rates_are_what_was_added_and_never_less_than_nothing) {
     check_eq((int)rates.malloc_per_s, 100);
     check_eq((int)rates.bytes_per_s, 2000);
     check_eq((int)rates.free_per_s, 0);
+    check(rates.is_known);
+}
+
+/* Two looks at the same page are no reason to say that the program does nothing. */
+TEST(rates_of_a_page_that_was_not_renewed_are_unknown) {
+    static struct look_at_process look;
+    look.page.words = (struct stats_page){.sum_ns = 1000000000, .nmalloc = 100};
+    check(!live_stats_rates(&look, &look).is_known);
+}
+
+TEST(rounding_is_known_where_every_block_is_recorded_and_nowhere_else) {
+    make_heap();
+    memset(memory + HEAP, 1, HEAP);
+    page.words = (struct stats_page){.requested = 5 * MIB, .live = 8 * MIB, .live_objects = 1000};
+    build();
+    check(!bridge.knows_rounding);
+    check_eq(bridge.requested, 8 * MIB);
+    page.words.profile_rate = 512 << 10;
+    page.words.profile_samples = 1000;
+    build();
+    check(!bridge.knows_rounding);
+    page.words.profile_rate = 1;
+    page.words.profile_samples = 900; /* The others were there before the profiler. */
+    build();
+    check(!bridge.knows_rounding);
+    page.words.profile_samples = 1000;
+    build();
+    check(bridge.knows_rounding);
+    check_eq(bridge.requested, 5 * MIB);
+    check_eq(bridge.rounding, 3 * MIB);
 }

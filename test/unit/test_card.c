@@ -273,6 +273,21 @@ TEST(time_on_the_processor_is_listed_by_functions) {
     has(print((struct card_style){.width = 60}), "(1,000 samples, none lost)\n");
 }
 
+TEST(memory_outside_of_the_heap_has_a_reason) {
+    lacks(print((struct card_style){.width = 80}), "is not the heap's");
+    for (uint64_t i = 0; i < POINTS; i++) {
+        points[i].live = 12 * (uint64_t)MIB;
+        points[i].held = 14 * (uint64_t)MIB;
+        points[i].rss = (100 + i) * (uint64_t)MIB;
+    }
+    const char *text = print((struct card_style){.width = 80});
+    has(text, "  rss      128.0 MiB is not the heap's: mappings of the program, files, stacks\n");
+    lacks(text, "prof_mmap"); /* The profile has more than the heap held: it is on. */
+    run.moments->profile = made_keep(profile_new());
+    has(print((struct card_style){.width = 80}),
+        "           TALLY_CONF=prof_mmap:true tally run ... records who maps it\n");
+}
+
 TEST(paths_are_quoted_for_a_shell) {
     card.path = "my file's.tally";
     has(print((struct card_style){.width = 80}),

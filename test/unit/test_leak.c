@@ -552,12 +552,32 @@ TEST(groups_are_by_stack_where_objects_are_sampled) {
     for (unsigned i = 0; i < result->group_count; i++) {
         check(result->groups[i].stack != 0);
         check_eq(result->groups[i].usable, 0);
-        check(i == 0 || result->groups[i - 1].sum.bytes >= result->groups[i].sum.bytes);
     }
-    check_eq(result->groups[0].sum.objects, 3);
     check_eq(result->objects[0].requested + 12, result->objects[0].usable);
     uintptr_t addresses[PROF_DEPTH_MOST];
     check(prof_read_stack(result->groups[0].stack, addresses, PROF_DEPTH_MOST) > 2);
+    leak_release(result);
+}
+
+static uint64_t with_below(const struct leak_group *group) {
+    return group->sum.bytes + group->below.bytes;
+}
+
+TEST(a_group_has_what_hangs_below_it_and_the_largest_with_that_is_first) {
+    start_heap_with("prof:true,lg_prof_sample:0");
+    lose_all_of(lose_three);
+    lose_all_of(lose_tree);
+    struct leak_result *result = check_now();
+    for (unsigned i = 1; i < result->group_count; i++) {
+        check(with_below(&result->groups[i - 1]) >= with_below(&result->groups[i]));
+    }
+    check_eq(result->groups[0].kind, LEAK_DEFINITE);
+    check_eq(result->groups[0].sum.bytes, 64);
+    check_eq(result->groups[0].below.objects, 3);
+    check_eq(result->groups[0].below.bytes, 208 + 320 + 48);
+    check_eq(result->groups[0].below.requested, 200 + 300 + 40);
+    check_eq(result->groups[1].sum.objects, 3);
+    check_eq(result->groups[1].below.objects, 0);
     leak_release(result);
 }
 

@@ -33,6 +33,7 @@ static struct read_leaks *made_leaks(void) {
                                       .pause_ns = 105,
                                       .total_ns = 106,
                                       .rate = 107,
+                                      .rounded = 108,
                                       .why = "one did not answer"};
     for (int i = 0; i < READ_LEAK_SUMS; i++) {
         leaks.sums[i] = (struct read_leak_sum){200 + i, 300 + i, 400 + i};
@@ -40,10 +41,13 @@ static struct read_leaks *made_leaks(void) {
     struct profile *profile = made_keep(profile_new());
     profile_add_type(profile, made_text(profile, "leak_objects"), made_text(profile, "count"));
     profile_add_type(profile, made_text(profile, "leak_space"), made_text(profile, "bytes"));
+    profile_add_type(profile, made_text(profile, "leak_below_objects"),
+                     made_text(profile, "count"));
+    profile_add_type(profile, made_text(profile, "leak_below_space"), made_text(profile, "bytes"));
     profile->source = made_text(profile, "leaks");
     struct profile_label kind = {.key = made_text(profile, "kind"),
                                  .text = made_text(profile, "indirect")};
-    make_labelled(profile, "main:4;lose:7", (int64_t[]){2, 64}, &kind, 1);
+    make_labelled(profile, "main:4;lose:7", (int64_t[]){2, 64, 3, 65}, &kind, 1);
     leaks.profile = profile;
     return &leaks;
 }
@@ -214,6 +218,7 @@ TEST(leaks_arrive_as_they_were_sent) {
     check_eq(leaks->pause_ns, 105);
     check_eq(leaks->total_ns, 106);
     check_eq(leaks->rate, 107);
+    check_eq(leaks->rounded, 108);
     check_eq(leaks->sums[READ_LEAK_DEFINITE].objects, 200);
     check_eq(leaks->sums[READ_LEAK_INDIRECT].bytes, 301);
     check_eq(leaks->sums[READ_LEAK_SUPPRESSED].requested, 405);

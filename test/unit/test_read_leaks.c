@@ -2,6 +2,7 @@
  *
  * test_read_leaks.c - the result of a leak check as text: read whole, refused when damaged, suppressed by rules.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,9 @@ static const char good[] = "tally-leaks 1\n"
                            "reachable 10 2048 2000\nignored 0 0 0\nsuppressed 0 0 0\n"
                            "why one thread did not answer\n"
                            "group definite 2 2048 2000 0 0x401010 0x402020\n"
+                           "below 1 32 24\n"
                            "group definite 1 1024 1000 0 0x501010\n"
+                           "below 1 32 16\n"
                            "group indirect 2 64 40 32\n"
                            "module 0x400000 0x500000 0x0 abcdef /bin/program with blanks\n"
                            "module 0x500000 0x600000 0x1000 - /lib/libz.so\n"
@@ -70,6 +73,9 @@ TEST(a_damaged_result_is_refused) {
         "tally-leaks 1\ngroup definite 1 1 1 0 zz\nend\n",
         "tally-leaks 1\nmodule 0x2 0x1 0x0 - x\nend\n",
         "tally-leaks 1\nmodule 0x1 0x2\nend\n",
+        "tally-leaks 1\nbelow 1 1 1\nend\n",
+        "tally-leaks 1\nindirect 1 1 1\ngroup indirect 1 1 1 0\nbelow 1 1 1\nend\n",
+        "tally-leaks 1\ndefinite 1 1 1\ngroup definite 1 1 1 0\nbelow 1 1\nend\n",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         check(read_text(bad[i]) == NULL);
@@ -102,8 +108,46 @@ TEST(estimates_add_up_to_what_is_known_exactly) {
                       "group definite 199 203776 203776 1024\nend\n");
     int64_t with_stack = profile_value(leaks->profile, 0, 0);
     check(with_stack >= 63 && with_stack <= 66);
-    check_eq(profile_value(leaks->profile, 1, 0), 200 - with_stack);
+    check_eq(profile_value(leaks->profile, 1, 0), 0);
+    check_eq(profile_value(leaks->profile, 2, 0), 200 - with_stack);
+    check_eq(profile_value(leaks->profile, 2, 1), 204800 - profile_value(leaks->profile, 0, 1));
+    check_eq(leaks->rounded, 199);
     read_leaks_free(leaks);
+}
+
+static int64_t sum_of(const struct profile *profile, uint32_t type) {
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < profile->sample_count; i++) {
+        sum += profile_value(profile, i, type);
+    }
+    return sum;
+}
+
+/* Stacks stand for more blocks than there are and for fewer bytes, or the other way round, or there is nothing without
+ * a stack: samples add up to the sums in all types. */
+TEST(samples_add_up_whatever_was_sampled) {
+    static const char *const groups[] = {
+        "group definite 9 900 900 0 0x1000\nbelow 3 60000 60000\n"
+        "group definite 2 90000 90000 0 0x2000\ngroup definite 89 1000 1000 1024\n",
+        "group definite 1 50000 50000 0 0x1000\nbelow 1 10 10\n"
+        "group definite 7 700 700 0 0x2000\nbelow 7 70 70\ngroup definite 92 41200 41200 448\n",
+        "group definite 3 9000 9000 0 0x1000\n",
+        "group definite 100 91900 91900 1024\nbelow 40 60080 60080\n",
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "tally-leaks 1\nrate 65536\ndefinite 100 91900 91900\nindirect 40 60080 60080\n"
+                 "%sgroup indirect 40 60080 60080 0 0x3000\nend\n",
+                 groups[i]);
+        struct read_leaks *leaks = read_text(text);
+        check(leaks != NULL && read_leaks_are_sound(leaks));
+        check_eq(sum_of(leaks->profile, 0), 100 + 40);
+        check_eq(sum_of(leaks->profile, 1), 91900 + 60080);
+        check_eq(sum_of(leaks->profile, 2), 40);
+        check_eq(sum_of(leaks->profile, 3), 60080);
+        read_leaks_free(leaks);
+    }
 }
 
 TEST(a_rule_takes_a_place_out_and_what_only_it_held) {
@@ -113,7 +157,7 @@ TEST(a_rule_takes_a_place_out_and_what_only_it_held) {
     check_eq(matches.count, 1);
     check_str(matches.rows[0].rule, "leak:libz");
     check_eq(leaks->sums[READ_LEAK_DEFINITE].objects, 2);
-    check_eq(leaks->sums[READ_LEAK_INDIRECT].objects, 2);
+    check_eq(leaks->sums[READ_LEAK_INDIRECT].objects, 1);
     leak_sites_suppress(leaks, "leak:^/bin/program\n", &matches);
     check_eq(leaks->sums[READ_LEAK_DEFINITE].objects, 0);
     check_eq(leaks->sums[READ_LEAK_INDIRECT].objects, 0);
@@ -127,11 +171,29 @@ TEST(places_are_joined_and_sorted_by_kind_and_size) {
     leak_sites_collect(&sites, leaks->profile, " <- ");
     check_eq(sites.count, 3);
     check_eq(sites.rows[0].bytes, 2000);
+    check_eq(sites.rows[0].below_objects, 1);
+    check_eq(sites.rows[0].below_bytes, 24);
     check_str(sites.rows[0].path, "program with blanks+0x1010 <- program with blanks+0x2020");
     check_str(sites.rows[1].place, "libz.so+0x2010");
     check_str(sites.rows[1].rule, "leak:libz.so");
     check_eq(sites.rows[2].kind, READ_LEAK_INDIRECT);
     check_str(sites.rows[2].place, "");
+    leak_sites_free(&sites);
+    read_leaks_free(leaks);
+}
+
+/* The smaller place leads to more. */
+TEST(places_are_ranked_with_what_hangs_below_them) {
+    struct read_leaks *leaks =
+        read_text("tally-leaks 1\nrate 1\ndefinite 2 1100 1100\nindirect 9 9000 9000\n"
+                  "group definite 1 1000 1000 0 0x1000\n"
+                  "group definite 1 100 100 0 0x2000\nbelow 9 9000 9000\n"
+                  "group indirect 9 9000 9000 0 0x3000\nend\n");
+    struct leak_sites sites = {0};
+    leak_sites_collect(&sites, leaks->profile, " <- ");
+    check_eq(sites.rows[0].bytes, 100);
+    check_eq(sites.rows[0].below_bytes, 9000);
+    check_eq(sites.rows[1].bytes, 1000);
     leak_sites_free(&sites);
     read_leaks_free(leaks);
 }
@@ -174,6 +236,26 @@ TEST(what_grows_all_the_time_is_named_with_its_pace) {
         {1 << 20, 2 << 20}, {2 << 20, 4 << 20}, {3 << 20, 6 << 20}, {4 << 20, 8 << 20}};
     check_eq(find(both, found), 2);
     check_str(found[0].place, "0x1001");
+}
+
+/* A quarter of the first is lost, and most of the second. */
+TEST(what_is_lost_does_not_count_as_growing) {
+    struct leak_site rows[] = {
+        {.place = "first", .kind = READ_LEAK_DEFINITE, .bytes = 200, .below_bytes = 5000},
+        {.place = "first", .kind = READ_LEAK_INDIRECT, .bytes = 50},
+        {.place = "first", .kind = READ_LEAK_POSSIBLE, .bytes = 7000},
+        {.place = "second", .kind = READ_LEAK_DEFINITE, .bytes = 900},
+    };
+    const struct leak_sites sites = {.rows = rows, .count = 4};
+    struct growth found[] = {{.place = "first", .per_hour = 4000, .bytes = 1000},
+                             {.place = "second", .per_hour = 3000, .bytes = 1000},
+                             {.place = "third", .per_hour = 2000, .bytes = 1000}};
+    check_eq(leak_sites_leave(&sites, found, 3), 2);
+    check_str(found[0].place, "first");
+    check_eq(found[0].bytes, 750);
+    check_eq((int)found[0].per_hour, 3000);
+    check_str(found[1].place, "third");
+    check_eq(found[1].bytes, 1000);
 }
 
 TEST(what_goes_up_and_down_does_not_grow) {

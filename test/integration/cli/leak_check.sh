@@ -131,6 +131,10 @@ rm -f one.tally
 show tally run --report=none --leaks -o one.tally "./$name" clean
 show tally leak-check one.tally
 
+say "a size that was not recorded is one of the size classes"
+show tally run --report=none --leaks --rate=1G -o few.tally "./$name" lose
+show tally leak-check few.tally
+
 show tally run --report=none -o plain.tally "./$name" clean
 show tally leak-check plain.tally
 show tally report --metric=leak_space plain.tally
@@ -149,6 +153,11 @@ stop_target() {
 golden_cleanup=stop_target
 read -r -t "$patience" _ <&7 || fail "the program does not start"
 show tally leak-check "$name"
+say "stopped: nobody waits until it goes on"
+kill -STOP "$target"
+mask "s/\\b$target\\b/PID/g"
+show timeout 60 tally leak-check "$name"
+kill -CONT "$target"
 sleep 1.1
 show tally leak-check --quick --suppressions=pair.supp "$name"
 sleep 1.1
