@@ -467,15 +467,21 @@ static bool can_stash(const struct thread *thread, unsigned arena, unsigned c) {
 }
 
 void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned c, bool in_turn) {
-    assert(arena_bin_of_set(arena, ARENA_SET_TRACKED, c) != NULL);
-    void *object = can_stash(thread, arena, c) && stash_count(thread, c) == 0
-                       ? stash_fill(thread, arena, c)
-                       : NULL;
-    if (object == NULL) {
-        fetch(thread, arena_bin(arena | ARENA_TRACKED, c), &object, 1);
+    assert(arena & ARENA_TRACKED && arena_bin(arena, c) != NULL);
+    unsigned index = arena & ARENA_INDEX;
+    void *object = NULL;
+    if (UNLIKELY(arena & ARENA_HOOKED)) {
+        object = hooked_alloc_small(arena, c);
+    } else {
+        if (can_stash(thread, index, c) && stash_count(thread, c) == 0) {
+            object = stash_fill(thread, index, c);
+        }
+        if (object == NULL) {
+            fetch(thread, arena_bin(arena, c), &object, 1);
+        }
     }
     if (object != NULL) {
-        count_uncached(thread, arena, c, in_turn ? IN_TURN : OUT_OF_TURN);
+        count_uncached(thread, index, c, in_turn ? IN_TURN : OUT_OF_TURN);
     }
     return object;
 }
@@ -504,10 +510,13 @@ static __attribute__((noinline)) void free_past_stash(struct thread *thread, uns
 }
 
 void cache_free_tracked(unsigned arena, unsigned c, void *object) {
-    assert(slab_word1(object) == slab_secret && !(arena & ARENA_APART));
+    assert(slab_word1(object) == slab_secret && !(arena & ARENA_TRACKED));
     struct thread *thread = tls.self;
     count_tracked_free(thread, c);
-    if (UNLIKELY(thread == NULL || thread->arena != arena || !stash_push(thread, c, object))) {
+    if (UNLIKELY(arena & ARENA_HOOKED)) {
+        bin_drain(c, &object, 1);
+    } else if (UNLIKELY(thread == NULL || thread->arena != arena ||
+                        !stash_push(thread, c, object))) {
         free_past_stash(thread, arena, c, object);
     }
 }

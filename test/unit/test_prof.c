@@ -220,42 +220,6 @@ TEST(a_reset_changes_the_rate_of_what_comes) {
     check_eq(prof_lg_sample(), 63);
 }
 
-TEST(a_resize_moves_bytes_and_keeps_the_chance_of_the_sample) {
-    arm(20);
-    uint32_t id = record(0, 900000, 1 << 20);
-    struct prof_totals before = check_totals();
-    track_events.resized(id, &object, &object, 1 << 20, 4 << 20);
-    struct prof_totals after = check_totals();
-    check_eq(after.live.objects, 1);
-    check_eq(after.live.bytes, 4 << 20);
-    check_eq(after.accumulated.objects, 1);
-    check_eq(after.accumulated.bytes, 4 << 20);
-    check(after.live.all_objects == before.live.all_objects);
-    check(fabs(after.live.all_bytes - 4 * before.live.all_bytes) < 8);
-    check_same(&after.peak, &after.live);
-    track_events.resized(id, &object, &object, 4 << 20, 1 << 19);
-    struct prof_totals shrunk = check_totals();
-    check_eq(shrunk.live.bytes, 1 << 19);
-    check_eq(shrunk.live.requested, 1 << 19);
-    check_eq(shrunk.accumulated.bytes, 4 << 20);
-    check_same(&shrunk.peak, &after.live);
-    release(id, 1 << 19);
-    check_eq(check_totals().live.bytes, 0);
-}
-
-TEST(a_resize_of_what_was_forgotten_changes_nothing) {
-    arm(0);
-    uint32_t id = record(0, 900000, 1 << 20);
-    prof_reset(0);
-    record(0, 10, 16); /* the same context, in its new life */
-    track_events.resized(id, &object, &object, 1 << 20, 4 << 20);
-    struct prof_totals totals = check_totals();
-    check_eq(totals.live.bytes, 16);
-    check_eq(totals.accumulated.bytes, 16);
-    release(id, 4 << 20);
-    check_eq(check_totals().live.bytes, 16);
-}
-
 TEST(what_could_not_be_allocated_leaves_no_trace) {
     arm(0);
     for (unsigned i = 0; i < 100; i++) {
