@@ -53,12 +53,9 @@ static int64_t total_of(const struct profile *profile, const char *type) {
     return index != PROFILE_NONE ? profile_total(profile, index) : 0;
 }
 
-/* Half of the 95 % interval of a sum, as a share of it; 0 where everything was recorded. */
-static double interval_of(const struct profile *profile, const char *type) {
+static struct interval interval_of(const struct profile *profile, const char *type) {
     uint32_t index = profile_find_type(profile, type);
-    double variance = index != PROFILE_NONE ? estimate_variance(profile, index) : 0;
-    int64_t sum = total_of(profile, type);
-    return variance > 0 && sum > 0 ? estimate_margin(variance) / (double)sum : 0;
+    return index != PROFILE_NONE ? estimate_interval(profile, index) : (struct interval){0, 0};
 }
 
 static const struct read_point *highest_point(const struct read_run *run) {
@@ -86,13 +83,14 @@ static void describe_peak(const struct card *card, const struct profile *profile
     const double wide = 0.25;
     const struct read_point *highest = highest_point(card->run);
     int64_t peak = total_of(profile, "peak_space");
-    double interval = interval_of(profile, "peak_space");
+    struct interval interval = interval_of(profile, "peak_space");
     int64_t counted = highest != NULL ? (int64_t)highest->live : 0;
-    bool is_exact = (double)peak * (1 + interval) < (double)counted || interval > wide;
+    bool is_exact = interval.high < (double)counted || interval.high > (1 + wide) * (double)peak;
     int at = snprintf(text, bytes, "%s", size_text(is_exact && highest != NULL ? counted : peak));
-    if (!is_exact && interval > 0) {
-        at += snprintf(text + at, bytes - (size_t)at, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS),
-                       100 * interval);
+    if (!is_exact && interval.high > interval.low && peak > 0) {
+        char share[ESTIMATE_TEXT];
+        estimate_print(share, interval, (double)peak);
+        at += snprintf(text + at, bytes - (size_t)at, " %s", share);
     }
     if (highest != NULL) {
         snprintf(text + at, bytes - (size_t)at, " at %s", duration_text(highest->t_ns));

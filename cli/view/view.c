@@ -27,6 +27,7 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
     view->columns = selected->type_count;
     view->whole = profile_total(all, type);
     view->variance = estimate_variance(selected, type);
+    view->interval = estimate_interval(selected, type);
 }
 
 /* Nodes. */
@@ -321,13 +322,14 @@ static const char *margin_text(const struct view *view, int64_t value) {
     if (view->variance == 0) {
         return view->profile->period > 1 ? "" : " (exact)";
     }
-    double half = estimate_margin(view->variance);
-    const char *sign = glyph(GLYPH_PLUS_MINUS);
     if (view->base == PROFILE_NONE && value > 0) {
-        return ring_text(" %s %.1f %% (sampled)", sign, 100 * half / (double)value);
+        char share[ESTIMATE_TEXT];
+        estimate_print(share, view->interval, (double)value);
+        return ring_text(" %s (sampled)", share);
     }
+    double half = estimate_margin(view->variance);
     int64_t width = half < 9e18 ? (int64_t)half : INT64_MAX;
-    return ring_text(" %s %s (sampled)", sign, plain_value(view, width));
+    return ring_text(" %s %s (sampled)", glyph(GLYPH_PLUS_MINUS), plain_value(view, width));
 }
 
 /* Headings. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "args/args.h"
+#include "profile/interval.h"
 #include "select/select.h"
 
 struct view {
@@ -27,9 +28,10 @@ struct view {
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;
-    int64_t whole;       /* what percentages refer to: everything, selected or not */
-    double variance;     /* of the sum that is shown; negative: unknown */
-    const char *pattern; /* of peek and list */
+    int64_t whole;            /* what percentages refer to: everything, selected or not */
+    double variance;          /* of the sum that is shown; negative: unknown */
+    struct interval interval; /* of that sum, unless it is a difference */
+    const char *pattern;      /* of peek and list */
     struct arg_list source_paths;
 
     /* Made by view_index.  A slot is a line of a location, or a location without lines. */

@@ -116,6 +116,7 @@ struct prof_sum {
     uint64_t requested; /* as asked for */
     double all_objects; /* estimate of all that were allocated, sampled or not */
     double all_bytes;
+    double object_variance, byte_variance; /* of the two estimates */
 };
 
 struct prof_totals {

@@ -7,6 +7,10 @@
  * rate does not change how likely it was to be sampled.  A resize is a free and an allocation: it
  * is decided anew, and what is sampled then has a record of its own (sample.c).
  *
+ * Variance.  A sum over samples of values v / p estimates that of v over all objects, and the sum
+ * of v^2 (1 - p) / p^2 over the same samples estimates its variance; with the weight w = 1 / p that
+ * is v^2 w (w - 1).
+ *
  * Fork.  The child may find the lock held by a thread that it does not have.  Then the records are
  * the truth: links are rebuilt and the live sums counted again.
  *
@@ -93,13 +97,19 @@ static inline uint64_t weighted_bytes(uint64_t usable, uint64_t weight) {
 }
 
 static inline struct sums sums_of_record(const struct record *record) {
-    return (struct sums){
+    struct sums sums = {
         .objects = 1,
         .bytes = record->usable,
         .requested = record_requested(record),
         .all_objects = record->weight,
         .all_bytes = weighted_bytes(record->usable, record->weight),
     };
+    if (record->weight != WEIGHT_ONE) {
+        double weight = (double)record->weight / WEIGHT_ONE, bytes = (double)record->usable;
+        sums.object_variance = weight * (weight - 1);
+        sums.byte_variance = bytes * bytes * sums.object_variance;
+    }
+    return sums;
 }
 
 static void note_peak(void) {

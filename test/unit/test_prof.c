@@ -38,8 +38,11 @@ struct model {
 static struct model model;
 
 static struct prof_sum sum_of(const struct live *live) {
-    return (struct prof_sum){1, live->usable, live->size, live->weight,
-                             live->weight * (double)live->usable};
+    return (struct prof_sum){.objects = 1,
+                             .bytes = live->usable,
+                             .requested = live->size,
+                             .all_objects = live->weight,
+                             .all_bytes = live->weight * (double)live->usable};
 }
 
 static void subtract(struct prof_sum *sum, const struct prof_sum *other) {
@@ -218,6 +221,35 @@ TEST(a_reset_changes_the_rate_of_what_comes) {
     check(fabs(totals.live.all_bytes - 0x1p30) < 0x1p11);
     prof_reset(99);
     check_eq(prof_lg_sample(), 63);
+}
+
+/* A sum of v / p has the variance v^2 (1 - p) / p^2 for each sample. */
+static double variance_of(double value, double size, double rate) {
+    double p = -expm1(-size / rate);
+    return value * value * (1 - p) / (p * p);
+}
+
+static bool is_near(double value, double wanted) {
+    return fabs(value - wanted) <= 1e-3 * wanted;
+}
+
+TEST(sums_know_their_variance) {
+    const double rate = 0x1p19;
+    arm(19);
+    uint32_t large = record(0, 1 << 20, 1 << 20);
+    uint32_t small = record(0, 4096, 4096);
+    struct prof_totals totals = check_totals();
+    double of_large = variance_of(0x1p20, 0x1p20, rate), of_small = variance_of(4096, 4096, rate);
+    check(is_near(totals.live.byte_variance, of_large + of_small));
+    check(is_near(totals.live.object_variance,
+                  variance_of(1, 0x1p20, rate) + variance_of(1, 4096, rate)));
+    release(small, 4096);
+    totals = check_totals();
+    check(is_near(totals.live.byte_variance, of_large));
+    check(is_near(totals.accumulated.byte_variance, of_large + of_small));
+    check(is_near(totals.peak.byte_variance, of_large + of_small));
+    release(large, 1 << 20);
+    check(check_totals().live.byte_variance == 0);
 }
 
 TEST(what_could_not_be_allocated_leaves_no_trace) {

@@ -70,6 +70,7 @@ static const char *print(struct profile *profile, struct view view, view_fn run)
     view.base = view.base != 0 ? view.base : (uint32_t)PROFILE_NONE;
     view.whole = profile_total(profile, view.base != PROFILE_NONE ? view.base : view.type);
     view.variance = estimate_variance(selected, view.type);
+    view.interval = estimate_interval(selected, view.type);
     free(printed);
     view.out = open_memstream(&printed, &length);
     view_print_heading(&view);
@@ -538,8 +539,8 @@ TEST(the_margin_holds_the_truth_in_95_of_100_samplings) {
     int hits = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct profile *profile = sampled(&random, sizes, counts, 5, 65536);
-        double error = fabs((double)profile_total(profile, 3) - truth[1]);
-        hits += error <= 1.96 * sqrt(estimate_variance(profile, 3));
+        struct interval interval = estimate_interval(profile, 3);
+        hits += interval.low <= truth[1] && truth[1] <= interval.high;
         profile_free(profile);
     }
     check(hits > ROUNDS * 92 / 100);
@@ -562,6 +563,38 @@ TEST(what_was_recorded_whole_has_no_margin) {
     profile->source = made_text(profile, "folded");
     check(estimate_variance(profile, 3) < 0);
     check(strncmp(print_plain(profile, view_top), "inuse_space 118.2 MiB \u00b7 5", 25) == 0);
+}
+
+/* As where one stack has allocated blocks of all sizes: the mean tells nothing. */
+TEST(the_margin_is_what_the_writer_has_found_from_the_samples) {
+    struct profile *profile = make_profile();
+    profile->period = 512 << 10;
+    struct profile_label grain = {.key = made_text(profile, "inuse_space_grain"),
+                                  .number = 1000000, /* thousandths */
+                                  .unit = made_text(profile, "thousandths")};
+    make_labelled(profile, "main", (int64_t[]){0, 0, 100, 4000000}, &grain, 1);
+    check(estimate_variance(profile, 3) == 4e9);
+    check(estimate_variance(profile, 2) > 0);
+    check(strstr(print_plain(profile, view_traces), "grain") == NULL);
+}
+
+TEST(few_samples_have_a_margin_that_differs_by_side) {
+    struct profile *profile = make_profile();
+    profile->period = 512 << 10;
+    make_sample(profile, "main", (int64_t[]){0, 0, INT64_C(4) << 13, INT64_C(4) << 19});
+    struct interval interval = estimate_interval(profile, 3);            /* four samples */
+    check(interval.low > 0.33 * 0x1p21 && interval.low < 0.36 * 0x1p21); /* 1.35 and 9.5 of them */
+    check(interval.high > 2.35 * 0x1p21 && interval.high < 2.4 * 0x1p21);
+    const char *wanted = "inuse_space 2.0 MiB \u221267 +138 % (sampled)";
+    check(strncmp(print_plain(profile, view_top), wanted, strlen(wanted)) == 0);
+}
+
+TEST(where_nothing_was_sampled_there_may_be_a_little) {
+    struct profile *profile = make_profile();
+    profile->period = 1000;
+    make_sample(profile, "main", (int64_t[]){1, 1, 0, 0});
+    struct interval interval = estimate_interval(profile, 3);
+    check(interval.low == 0 && interval.high > 2400 && interval.high < 2600);
 }
 
 TEST(the_margin_of_time_is_that_of_counting_ticks) {
