@@ -68,6 +68,17 @@ static inline void thread_mark_again(bool inside) {
     __asm__ volatile("" ::: "memory");
 }
 
+/* The caller has resized an object of so many usable bytes, which it keeps: as in jemalloc, one was
+ * freed and one allocated.  The first function is for a thread with a mode. */
+void thread_count_kept(size_t usable);
+static inline void thread_note_kept(size_t usable) {
+    tls.allocated += usable;
+    tls.deallocated += usable;
+    if (UNLIKELY(tls.modes != 0)) {
+        thread_count_kept(usable);
+    }
+}
+
 /* The heap is the caller's own again. */
 void thread_wake(void);
 

@@ -816,6 +816,14 @@ void thread_count_free(size_t bytes) {
     add(&tls.self->exact.deallocated, bytes);
 }
 
+/* The free comes first, so that no peak has both. */
+void thread_count_kept(size_t usable) {
+    if (tls.modes & THREAD_EXACT) {
+        thread_count_free(usable);
+        thread_count_alloc(usable);
+    }
+}
+
 /* Starts from what was derived so far; NULL without a heap. */
 static struct thread_exact *count_exactly(void) {
     struct thread *thread = demand_heap();

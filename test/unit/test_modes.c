@@ -201,6 +201,30 @@ TEST(counters_follow_realloc) {
     check_eq(*allocated, *deallocated);
 }
 
+static void check_kept(void *object, size_t size) {
+    uint64_t allocated = thread_allocated(), deallocated = thread_deallocated();
+    uint64_t *live = thread_allocated_live(), before = *live, peak = thread_peak();
+    check_eq(tally_realloc(object, size), object);
+    check_eq(thread_allocated() - allocated, usable(object));
+    check_eq(thread_deallocated() - deallocated, usable(object));
+    check_eq(*live - before, usable(object));
+    check_eq(thread_peak(), peak);
+}
+
+TEST(counters_follow_a_realloc_that_changes_nothing) {
+    start_heap();
+    void *small = tally_malloc(100);
+    uint64_t allocated = thread_allocated(), deallocated = thread_deallocated();
+    check_eq(tally_realloc(small, 110), small); /* before anybody counts call by call */
+    check_eq(thread_allocated() - allocated, usable(small));
+    check_eq(thread_deallocated() - deallocated, usable(small));
+    check_kept(small, 105);
+    void *large = tally_malloc(100000);
+    check_kept(large, 100001);
+    tally_free(small);
+    tally_free(large);
+}
+
 TEST(peak_is_the_largest_difference_since_the_reset) {
     start_heap();
     thread_reset_peak();

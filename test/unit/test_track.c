@@ -116,6 +116,27 @@ TEST(calloc_clears_what_was_used_before) {
     }
 }
 
+TEST(flags_leave_the_size_that_is_asked_for) {
+    static const int flags[] = {0,
+                                MALLOCX_ZERO,
+                                MALLOCX_ALIGN(8),
+                                MALLOCX_ALIGN(64),
+                                MALLOCX_ALIGN(64) | MALLOCX_ZERO,
+                                MALLOCX_TCACHE_NONE};
+    static const size_t sizes[] = {1, 100, 5000, 50001};
+    start_exactly();
+    for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        for (unsigned s = 0; s < 4; s++) {
+            void *object = je_mallocx(sizes[s], flags[i]);
+            check_eq(records[id_of(object)].size, sizes[s]);
+            check_eq(records[id_of(object)].usable, tally_usable_size(object));
+            object = je_rallocx(object, 3 * sizes[s] + 200, flags[i]);
+            check_eq(records[id_of(object)].size, 3 * sizes[s] + 200);
+            tally_free(object);
+        }
+    }
+}
+
 TEST(realloc_keeps_the_number_where_the_object_stays) {
     start_exactly();
     void *object = tally_malloc(100);
