@@ -428,6 +428,7 @@ static void count_uncached(struct thread *thread, unsigned arena, unsigned c, en
     } else {
         count_add(&thread->filled[c], 1);
         count_add(&thread->fetched[c], 1);
+        thread->fetched_bytes += size_classes[c].size;
         thread->due[c] += turn == OUT_OF_TURN;
     }
 }
@@ -550,6 +551,7 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
         got = fetch(thread, arena_bin(thread->arena, c), slots, goal - ntake);
     }
     count_add(&thread->fetched[c], got);
+    thread->fetched_bytes += (int64_t)((size_t)got * size_classes[c].size);
     assert(ntake + got <= goal && goal <= most);
     return ntake + got;
 }
@@ -673,6 +675,7 @@ static __attribute__((noinline)) void *alloc_sampling(struct thread *thread, uns
 void *cache_alloc_empty(struct thread *thread, size_t c) {
     struct rec *rec = record_of(thread, c);
     uintptr_t take = rec->take;
+    thread_watch_peak(thread);
     if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_get_unusual() != 0)) {
         return alloc_sampling(thread, (unsigned)c);
     }
@@ -697,6 +700,7 @@ static void let_older_leave(struct thread *thread, unsigned c, struct closed *cl
                             unsigned count) {
     assert(count >= 1 && count <= closed->ngive);
     count_add(&thread->fetched[c], -(uint64_t)count);
+    thread->fetched_bytes -= (int64_t)((size_t)count * size_classes[c].size);
     depot_put(thread->arena, c, closed->given, count);
     closed->given += count;
     closed->ngive -= count;

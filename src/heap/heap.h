@@ -377,7 +377,8 @@ uint64_t thread_deallocated(void);
 uint64_t *thread_allocated_live(void);
 uint64_t *thread_deallocated_live(void);
 
-/* The largest difference of the two since the last reset, or since the first call of either. */
+/* The largest difference of the two since the last reset, or since the thread began; in the time
+ * before the first call of any of these to within 64 KiB and what the thread's cache holds. */
 uint64_t thread_peak(void);
 void thread_reset_peak(void);
 

@@ -244,6 +244,31 @@ TEST(peak_is_the_largest_difference_since_the_reset) {
     check_eq(thread_peak(), usable(third) - one);
 }
 
+enum { PEAK_BLOCKS = 100000, PEAK_BYTES = 112 };
+
+static void *reach_a_peak(void *large) {
+    static __thread void *blocks[PEAK_BLOCKS];
+    size_t held = large != NULL ? 5 << 20 : 0;
+    void *block = large != NULL ? tally_malloc(held) : NULL;
+    for (unsigned i = 0; i < PEAK_BLOCKS; i++) {
+        blocks[i] = tally_malloc(PEAK_BYTES);
+    }
+    for (unsigned i = 0; i < PEAK_BLOCKS; i++) {
+        tally_free(blocks[i]);
+    }
+    tally_free(block);
+    size_t most = held + (size_t)PEAK_BLOCKS * PEAK_BYTES;
+    check(thread_peak() > most - (256 << 10) && thread_peak() <= most + 4096);
+    return NULL;
+}
+
+TEST(peak_is_known_before_anybody_asks) {
+    start_heap();
+    run_threads(1, reach_a_peak, NULL);
+    run_threads(3, reach_a_peak, &(int){0});
+    heap_verify();
+}
+
 static void *count_in_thread(void *argument) {
     (void)argument;
     uint64_t *allocated = thread_allocated_live();
