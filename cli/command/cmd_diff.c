@@ -120,17 +120,19 @@ struct sides {
     const struct profile *joined;
 };
 
-/* The value, objects and bytes of a sample on one side: those of the base, or those and the change. */
-static void side_values(const struct sides *sides, uint32_t sample, bool is_new, double values[3]) {
+/* A value of a sample on one side: that of the base, or that and the change. */
+static double side_value(const struct sides *sides, uint32_t sample, bool is_new, uint32_t type) {
+    return (double)profile_value(sides->joined, sample, type + sides->columns) +
+           (is_new ? (double)profile_value(sides->joined, sample, type) : 0);
+}
+
+static struct estimate_values side_values(const struct sides *sides, uint32_t sample, bool is_new) {
     const struct estimate *side = is_new ? &sides->new : &sides->base;
-    const uint32_t types[3] = {sides->type, side->objects, side->space};
-    for (int i = 0; i < 3; i++) {
-        values[i] = 0;
-        if (i == 0 || side->has_pair) {
-            values[i] = (double)profile_value(sides->joined, sample, types[i] + sides->columns);
-            values[i] += is_new ? (double)profile_value(sides->joined, sample, types[i]) : 0;
-        }
-    }
+    return (struct estimate_values){
+        .value = side_value(sides, sample, is_new, sides->type),
+        .count = side->has_pair ? side_value(sides, sample, is_new, side->objects) : 0,
+        .bytes = side->has_pair ? side_value(sides, sample, is_new, side->space) : 0,
+    };
 }
 
 /* The variance of a sample on one side.  Where that has none and the other side was recorded whole, nothing
@@ -138,12 +140,11 @@ static void side_values(const struct sides *sides, uint32_t sample, bool is_new,
 static double side_variance(const struct sides *sides, uint32_t sample, bool is_new) {
     const struct estimate *side = is_new ? &sides->new : &sides->base;
     const struct estimate *other = is_new ? &sides->base : &sides->new;
-    double values[3];
-    side_values(sides, sample, is_new, values);
-    if (values[0] == 0 && other->is_exact) {
-        side_values(sides, sample, !is_new, values);
+    struct estimate_values values = side_values(sides, sample, is_new);
+    if (values.value == 0 && other->is_exact) {
+        values = side_values(sides, sample, !is_new);
     }
-    return estimate_row(side, values[0], values[1], values[2]);
+    return estimate_row(side, sides->joined, sample, &values);
 }
 
 /* Of a type of the joined profile, with the places of its pair there. */
@@ -155,23 +156,25 @@ static struct estimate estimate_side(const struct profile *side, const struct pr
     return estimate;
 }
 
-/* As estimate_all() has it; a change is as uncertain as both sides together. */
-static double *estimate_joined(const struct profile *joined, const struct profile *base,
-                               const struct profile *new) {
+/* The variances, as estimate_all() has them; a change is as uncertain as both sides together. */
+static struct interval_facts *estimate_joined(const struct profile *joined,
+                                              const struct profile *base,
+                                              const struct profile *new) {
     uint32_t types = joined->type_count, columns = types / 2;
-    double *variances = must_alloc(((size_t)joined->sample_count * types + 1) * sizeof *variances);
+    struct interval_facts *facts =
+        must_zeroed(((size_t)joined->sample_count * types + 1) * sizeof *facts);
     for (uint32_t type = 0; type < columns; type++) {
         struct sides sides = {estimate_side(base, joined, type), estimate_side(new, joined, type),
                               type, columns, joined};
         for (uint32_t i = 0; i < joined->sample_count; i++) {
-            double *row = variances + (size_t)i * types;
+            struct interval_facts *row = facts + (size_t)i * types;
             double before = side_variance(&sides, i, false);
             double after = side_variance(&sides, i, true);
-            row[type] = before < 0 || after < 0 ? -1 : before + after;
-            row[columns + type] = before;
+            row[type].variance = before < 0 || after < 0 ? -1 : before + after;
+            row[columns + type].variance = before;
         }
     }
-    return variances;
+    return facts;
 }
 
 enum change { CHANGE_NONE, CHANGE_FEW, CHANGE_NOISE, CHANGE_SIGNIFICANT };
@@ -181,7 +184,7 @@ static enum change judge_sum(const struct view *view, struct view_sum sum, doubl
     if (sum.value == 0 || view_is_small(view, sum.value, 0)) {
         return CHANGE_NONE;
     }
-    double noise = deviations * sqrt(fmax(sum.variance, 0));
+    double noise = deviations * sqrt(fmax(sum.facts.variance, 0));
     return fabs((double)sum.value) > noise ? CHANGE_SIGNIFICANT : CHANGE_NOISE;
 }
 
@@ -243,7 +246,7 @@ static int compare(struct view *view, const struct view_kind *kind, struct profi
     view->columns = joined->type_count / 2;
     view->base = view->columns + view->type;
     view->whole = view->whole != 0 ? view->whole : profile_total(new, new->default_type);
-    view->variances = estimate_joined(joined, base, new);
+    view->facts = estimate_joined(joined, base, new);
     int status = view_print(view, kind);
     if (status == EXIT_DONE && g.wants_exit_code) {
         status = judge(view, base, new);

@@ -7,7 +7,6 @@
 #include "profile/figure.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "common/cli.h"
 #include "common/glyph.h"
@@ -24,33 +23,44 @@ static struct figure unknown(double value) {
     return (struct figure){FIGURE_UNKNOWN, value, -INFINITY, INFINITY, 0, false};
 }
 
-struct figure figure_of(const struct profile *profile, double value, double variance) {
+struct figure figure_even(const struct profile *profile, double value, double variance) {
     if (!isfinite(variance) || variance < 0) { /* values of strangers may be anything */
         return unknown(value);
     }
     if (profile->period <= 1) {
         return figure_exact(value);
     }
-    double half = estimate_margin(variance);
+    double half = INTERVAL_DEVIATIONS * sqrt(variance);
     double samples = variance > 0 ? value * value / variance : INFINITY;
     return (struct figure){FIGURE_ESTIMATE, value, value - half, value + half, samples, false};
 }
 
-/* Nothing was sampled: of that many bytes nothing is with a probability of 2.5 %. */
-static struct figure nothing_seen(const struct profile *profile, uint32_t type) {
-    const double periods = 3.69;
-    if (strcmp(profile->types[type].unit, "bytes") != 0) {
-        return figure_bound(unknown(0), 0, INFINITY);
+/* Where some samples are negative, the sum is a difference. */
+struct figure figure_of(const struct profile *profile, double value, struct interval_facts facts) {
+    const double rounding = 1e-9;
+    struct figure figure = figure_even(profile, value, facts.variance);
+    if (figure.kind == FIGURE_ESTIMATE && value != 0 && facts.sum <= fabs(value) * (1 + rounding)) {
+        facts.sum = fabs(value);
+        struct interval interval = interval_find(&facts, 0);
+        figure.low = value > 0 ? interval.low : -interval.high;
+        figure.high = value > 0 ? interval.high : -interval.low;
     }
-    return (struct figure){FIGURE_ESTIMATE, 0, 0, periods * (double)profile->period, 0, false};
+    return figure;
+}
+
+static struct figure nothing_seen(double unseen) {
+    double most = interval_find(&(struct interval_facts){0}, unseen).high;
+    return isfinite(most) ? (struct figure){FIGURE_ESTIMATE, 0, 0, most, 0, false}
+                          : figure_bound(unknown(0), 0, INFINITY);
 }
 
 /* A sum is never negative; what was seen was there. */
 struct figure figure_total(const struct profile *profile, uint32_t type) {
     double value = (double)profile_total(profile, type);
-    struct figure figure = figure_of(profile, value, estimate_variance(profile, type));
-    if (figure.kind == FIGURE_ESTIMATE && value == 0) {
-        return nothing_seen(profile, type);
+    struct interval_facts facts = estimate_total(profile, type);
+    struct figure figure = figure_of(profile, value, facts);
+    if (figure.kind == FIGURE_ESTIMATE && facts.sum == 0) {
+        return nothing_seen(estimate_of(profile, type).unseen);
     }
     return value < 0 ? figure : figure_bound(figure, fmin(value, 1), INFINITY);
 }
@@ -67,16 +77,30 @@ double figure_margin(struct figure figure) {
     return fmax(figure.high - figure.value, figure.value - figure.low);
 }
 
-const char *figure_margin_text(struct figure figure) {
+/* `gap` stands between a number and its sign. */
+static const char *margin_text(struct figure figure, const char *gap) {
     const char *sign = glyph(GLYPH_PLUS_MINUS);
     if (figure.kind == FIGURE_UNKNOWN) {
-        return ring_text(" %s unknown", sign);
+        return ring_text(" %s%sunknown", sign, gap);
     }
     if (figure.kind == FIGURE_EXACT || figure.value == 0) {
         return "";
     }
-    double percent = 100 * figure_margin(figure) / fabs(figure.value);
-    return ring_text(" %s %.*f %%", sign, percent < 10 ? 1 : 0, percent);
+    double below = 100 * (figure.value - figure.low) / fabs(figure.value);
+    double above = 100 * (figure.high - figure.value) / fabs(figure.value);
+    double larger = fmax(below, above);
+    if (round(below) == round(above)) {
+        return ring_text(" %s%s%.*f%s%%", sign, gap, larger < 10 ? 1 : 0, larger, gap);
+    }
+    return ring_text(" %s%.0f +%.0f%s%%", glyph(GLYPH_MINUS), below, above, gap);
+}
+
+const char *figure_margin_text(struct figure figure) {
+    return margin_text(figure, " ");
+}
+
+const char *figure_margin_cell(struct figure figure) {
+    return margin_text(figure, "");
 }
 
 const char *figure_text(struct figure figure, const char *(*text)(int64_t value)) {

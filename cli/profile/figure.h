@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "profile/interval.h"
 #include "profile/profile.h"
 
 enum figure_kind { FIGURE_EXACT, FIGURE_ESTIMATE, FIGURE_UNKNOWN };
@@ -22,8 +23,11 @@ struct figure {
 
 struct figure figure_exact(double value);
 
-/* A value that was summed up from samples of a profile, and the variance of the sum (estimate.h). */
-struct figure figure_of(const struct profile *profile, double value, double variance);
+/* A value that was summed up from samples of a profile, and what they have added (estimate.h). */
+struct figure figure_of(const struct profile *profile, double value, struct interval_facts facts);
+
+/* One that was computed from such values, such as a difference: it is spread evenly to both sides. */
+struct figure figure_even(const struct profile *profile, double value, double variance);
 
 /* The sum of a type over all samples. */
 struct figure figure_total(const struct profile *profile, uint32_t type);
@@ -34,8 +38,10 @@ struct figure figure_bound(struct figure figure, double least, double most);
 /* The larger distance from the value to an end of its interval. */
 double figure_margin(struct figure figure);
 
-/* "", " ± 3.9 %" or " ± unknown", to stand behind the value.  In the ring of cli.h. */
+/* "", " ± 3.9 %", " −67 +138 %" where the sides differ, or " ± unknown", to stand behind the value.  The
+ * second is " ±3.9%", for columns.  In the ring of cli.h. */
 const char *figure_margin_text(struct figure figure);
+const char *figure_margin_cell(struct figure figure);
 
 /* "1.2 GiB ± 1.3 %", "at least 1.2 GiB" or "unknown", with size_text, count_text or another that makes a text of the value. */
 const char *figure_text(struct figure figure, const char *(*text)(int64_t value));

@@ -32,7 +32,7 @@ enum {
     WIDTH_OF_TWO = 100, /* from here on the sites stand beside the chart */
     NAME_BYTES = 1024,  /* more than a line has columns of four bytes */
     LINE_BYTES = 4 * NAME_BYTES,
-    MARGIN_COLUMNS = 8, /* " ± 9.9 %", " ± 110 %" */
+    MARGIN_COLUMNS = 11, /* " ± 9.9 %", " −67 +138 %" */
 };
 
 /* The sites that held memory, or the functions that used the processor. */
@@ -154,9 +154,9 @@ static struct figure share_of(const struct profile *profile, const char *part, c
         return (struct figure){FIGURE_UNKNOWN, 0, 0, 1, 0, false};
     }
     double value = (double)profile_total(profile, a);
-    double variance =
-        variance_of_share(value, estimate_variance(profile, a), sum, estimate_variance(profile, b));
-    struct figure share = figure_of(profile, value / sum, variance);
+    double variance = variance_of_share(value, estimate_total(profile, a).variance, sum,
+                                        estimate_total(profile, b).variance);
+    struct figure share = figure_even(profile, value / sum, variance);
     double least = unseen / figure_total(profile, b).samples;
     share.low = fmin(share.low, share.value - least);
     share.high = fmax(share.high, share.value + least);
@@ -256,10 +256,10 @@ static void collect(struct holders *holders, const struct profile *profile, cons
     holders->profile = profile;
     holders->type = type;
     if (type != PROFILE_NONE) {
-        double *variances = estimate_all(profile);
+        struct interval_facts *facts = estimate_all(profile);
         sites_collect(&holders->sites, profile, type, holders->is_time ? BY_FUNCTIONS : BY_LINES,
-                      NULL, variances);
-        free(variances);
+                      NULL, facts);
+        free(facts);
         holders->total = profile_total(profile, type);
     }
 }
@@ -327,8 +327,9 @@ static struct site_columns share_width(const struct holders *holders, size_t sho
 
 /* What a site has, and how far off that may be. */
 static const char *site_figure(const struct holders *holders, const struct site *site) {
-    double variance = site->variances != NULL ? site->variances[holders->type] : 0;
-    struct figure figure = figure_of(holders->profile, (double)site->value, variance);
+    struct figure figure = site->facts != NULL ? figure_of(holders->profile, (double)site->value,
+                                                           site->facts[holders->type])
+                                               : figure_exact((double)site->value);
     const char *value =
         holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value);
     if (figure.kind != FIGURE_ESTIMATE) {

@@ -133,15 +133,15 @@ static void settle(struct sites *sites, uint32_t columns) {
 }
 
 void sites_collect(struct sites *sites, const struct profile *profile, uint32_t type,
-                   enum select_by by, const char *label, const double *variances) {
+                   enum select_by by, const char *label, const struct interval_facts *facts) {
     static const char no_label[] = "";
     struct keys frames = {0}, keys = {0};
     uint32_t count, columns = profile->type_count;
     struct weight *weights = weigh_samples(profile, type, &count);
-    size_t bytes = ((size_t)count * columns + 1) * sizeof *sites->values;
+    size_t room = (size_t)count * columns + 1;
     *sites = (struct sites){.rows = must_alloc(((size_t)count + 1) * sizeof *sites->rows),
-                            .values = must_zeroed(bytes),
-                            .variances = variances != NULL ? must_zeroed(bytes) : NULL};
+                            .values = must_zeroed(room * sizeof *sites->values),
+                            .facts = facts != NULL ? must_zeroed(room * sizeof *facts) : NULL};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t sample = weights[i].sample;
         const char *text = label != NULL ? profile_label(profile, sample, label) : no_label;
@@ -152,15 +152,16 @@ void sites_collect(struct sites *sites, const struct profile *profile, uint32_t 
         for (uint32_t j = 0; j < columns; j++) {
             values[j] = profile_sum(values[j], profile_value(profile, sample, j));
         }
-        double *variance = variances != NULL ? sites->variances + (size_t)number * columns : NULL;
-        for (uint32_t j = 0; variance != NULL && j < columns; j++) {
-            variance[j] += variances[(size_t)sample * columns + j];
+        struct interval_facts *sums =
+            facts != NULL ? sites->facts + (size_t)number * columns : NULL;
+        for (uint32_t j = 0; sums != NULL && j < columns; j++) {
+            interval_add(&sums[j], facts[(size_t)sample * columns + j]);
         }
         if (number == sites->count) { /* its heaviest sample comes first */
             sites->rows[sites->count++] = site;
         }
         sites->rows[number].values = values;
-        sites->rows[number].variances = variance;
+        sites->rows[number].facts = sums;
         sites->rows[number].value = values[type];
     }
     settle(sites, columns);
@@ -172,6 +173,6 @@ void sites_collect(struct sites *sites, const struct profile *profile, uint32_t 
 void sites_free(struct sites *sites) {
     free(sites->rows);
     free(sites->values);
-    free(sites->variances);
+    free(sites->facts);
     *sites = (struct sites){0};
 }

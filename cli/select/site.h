@@ -10,16 +10,17 @@
 #pragma once
 
 #include "common/keys.h"
+#include "profile/interval.h"
 #include "select/select.h"
 
 struct site {
-    uint32_t location;       /* its innermost line is the frame */
-    uint32_t sample;         /* the heaviest one, whose stack is shown for all */
-    const char *name;        /* of the function, or "" */
-    const char *label;       /* the text of its label, or "" */
-    int64_t value;           /* of the type asked for */
-    const int64_t *values;   /* of all types */
-    const double *variances; /* the same; what they mean: estimate.h */
+    uint32_t location;                  /* its innermost line is the frame */
+    uint32_t sample;                    /* the heaviest one, whose stack is shown for all */
+    const char *name;                   /* of the function, or "" */
+    const char *label;                  /* the text of its label, or "" */
+    int64_t value;                      /* of the type asked for */
+    const int64_t *values;              /* of all types */
+    const struct interval_facts *facts; /* the same: how sure they are */
 };
 
 /* The heaviest first. */
@@ -27,14 +28,14 @@ struct sites {
     struct site *rows;
     uint32_t count;
     int64_t *values;
-    double *variances;
+    struct interval_facts *facts;
 };
 
 /* Every site that has a value other than 0 in any type.  With a label, samples whose texts of it
- * differ are different sites.  `variances` are those of all samples and types (estimate_all); NULL: none
+ * differ are different sites.  `facts` are those of all samples and types (estimate_all); NULL: none
  * are wanted. */
 void sites_collect(struct sites *sites, const struct profile *profile, uint32_t type,
-                   enum select_by by, const char *label, const double *variances);
+                   enum select_by by, const char *label, const struct interval_facts *facts);
 void sites_free(struct sites *sites);
 
 /* The number of a frame's group: equal for two frames that `by` does not tell apart. */

@@ -29,23 +29,26 @@ void view_begin(struct view *view, const struct profile *selected, const struct 
     view->whole = profile_total(all, type);
     bool is_live = strcmp(selected->types[type].name, "inuse_space") == 0;
     view->counted = is_live ? all->counted_live : 0;
-    view->variances = estimate_all(selected);
+    view->facts = estimate_all(selected);
 }
 
 void view_end(struct view *view) {
-    free(view->variances);
-    view->variances = NULL;
+    free(view->facts);
+    view->facts = NULL;
 }
 
 void view_add(const struct view *view, struct view_sum *sum, uint32_t sample, uint32_t type) {
-    if (type != PROFILE_NONE) {
-        sum->value = profile_sum(sum->value, profile_value(view->profile, sample, type));
-        sum->variance += view_variance(view, sample, type);
+    if (type == PROFILE_NONE) {
+        return;
+    }
+    sum->value = profile_sum(sum->value, profile_value(view->profile, sample, type));
+    if (view->facts != NULL) {
+        interval_add(&sum->facts, view->facts[(size_t)sample * view->profile->type_count + type]);
     }
 }
 
 struct view_sum view_total(const struct view *view) {
-    struct view_sum total = {0, 0};
+    struct view_sum total = {0};
     for (uint32_t i = 0; i < view->profile->sample_count; i++) {
         view_add(view, &total, i, view->type);
     }
@@ -346,24 +349,25 @@ static const char *plain_value(const struct view *view, int64_t value) {
 
 /* The sum as a figure: what is known of it. */
 static struct figure figure_of_sum(const struct view *view, struct view_sum sum) {
-    return figure_of(view->profile, (double)sum.value, sum.variance);
+    return view->base != PROFILE_NONE
+               ? figure_even(view->profile, (double)sum.value, sum.facts.variance)
+               : figure_of(view->profile, (double)sum.value, sum.facts);
 }
 
 /* A change is far off by an amount, anything else by a share of itself. */
 const char *view_figure(const struct view *view, uint32_t type, struct view_sum sum) {
     const char *text = view_value(view, type, sum.value), *sign = glyph(GLYPH_PLUS_MINUS);
     struct figure figure = figure_of_sum(view, sum);
-    double margin = figure_margin(figure);
-    if (figure.kind != FIGURE_ESTIMATE || (sum.value == 0 && sum.variance == 0)) {
+    if (figure.kind != FIGURE_ESTIMATE || (sum.value == 0 && sum.facts.variance == 0)) {
         return text; /* that it is unknown stands in the heading */
     }
     if (view->base != PROFILE_NONE || sum.value == 0) {
         struct view plain = *view;
         plain.base = PROFILE_NONE;
-        return ring_text("%s %s%s", text, sign, view_value(&plain, type, figure_int(margin)));
+        int64_t margin = figure_int(figure_margin(figure));
+        return ring_text("%s %s%s", text, sign, view_value(&plain, type, margin));
     }
-    double percent = 100 * margin / fabs((double)sum.value);
-    return ring_text("%s %s%.*f%%", text, sign, percent < 10 ? 1 : 0, percent);
+    return ring_text("%s%s", text, figure_margin_cell(figure));
 }
 
 /* " ± 3.9 % (sampled, 95 % sure)" */

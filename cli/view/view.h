@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "args/args.h"
+#include "profile/interval.h"
 #include "select/select.h"
 
 struct view {
@@ -27,10 +28,10 @@ struct view {
     /* Of view_threads: the processor's time, where memory is the metric; or NULL. */
     const struct profile *cpu;
     enum select_by by;
-    int64_t counted;     /* the true sum of everything, where it is known beside samples; or 0 */
-    int64_t whole;       /* what percentages refer to: everything, selected or not */
-    double *variances;   /* of each sample and type of the profile, see estimate_all */
-    const char *pattern; /* of peek and list */
+    int64_t counted; /* the true sum of everything, where it is known beside samples; or 0 */
+    int64_t whole;   /* what percentages refer to: everything, selected or not */
+    struct interval_facts *facts; /* of each sample and type of the profile, see estimate_all */
+    const char *pattern;          /* of peek and list */
     struct arg_list source_paths;
 
     /* Made by view_index.  A slot is a line of a location, or a location without lines. */
@@ -43,17 +44,10 @@ struct view {
 void view_begin(struct view *view, const struct profile *selected, const struct profile *all);
 void view_end(struct view *view);
 
-/* What a sample adds to the variance of a sum of a type. */
-static inline double view_variance(const struct view *view, uint32_t sample, uint32_t type) {
-    return type != PROFILE_NONE && view->variances != NULL
-               ? view->variances[(size_t)sample * view->profile->type_count + type]
-               : 0;
-}
-
-/* A sum over samples, and its variance. */
+/* A sum over samples, and how sure it is. */
 struct view_sum {
     int64_t value;
-    double variance;
+    struct interval_facts facts;
 };
 void view_add(const struct view *view, struct view_sum *sum, uint32_t sample, uint32_t type);
 /* The sum of the metric over all samples. */

@@ -22,8 +22,10 @@ static bool is_shown(const struct view *view, const struct site *site, uint32_t 
 static void put_site(const struct view *view, struct view_grid *grid, const struct site *site,
                      uint32_t columns) {
     for (uint32_t type = 0; type < columns; type++) {
-        double variance = site->variances != NULL ? site->variances[type] : 0;
-        struct view_sum sum = {site->values[type], variance};
+        struct view_sum sum = {.value = site->values[type]};
+        if (site->facts != NULL) {
+            sum.facts = site->facts[type];
+        }
         view_grid_put(grid, view_figure(view, type, sum));
     }
     view_grid_put(grid, view_name(view, view->first_slot[site->location]));
@@ -36,7 +38,7 @@ bool view_sites(struct view *view) {
     struct sites sites;
     view->by = view->by == BY_OWN ? BY_LINES : view->by;
     view_index(view);
-    sites_collect(&sites, view->profile, view->type, view->by, NULL, view->variances);
+    sites_collect(&sites, view->profile, view->type, view->by, NULL, view->facts);
     char kinds[MOST_COLUMNS + 3];
     memset(kinds, 'r', columns);
     memcpy(kinds + columns, "ll", 3);

@@ -99,7 +99,8 @@ static void add_up(struct table *table, uint32_t index) {
         if (value != 0) {
             struct row *row = row_of(table, thread_of(column->profile, i, number));
             row->sums[index].value = profile_sum(row->sums[index].value, value);
-            row->sums[index].variance += estimate_sample(&column->estimate, column->profile, i);
+            interval_add(&row->sums[index].facts,
+                         estimate_sample(&column->estimate, column->profile, i));
         }
     }
 }

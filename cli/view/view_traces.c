@@ -7,14 +7,20 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "profile/estimate.h"
 #include "view/view.h"
 
 enum { OWN_ROWS = 10 };
 
 static void print_labels(const struct view *view, const struct profile_sample *sample) {
+    const char *before = "   ";
     for (uint32_t i = 0; i < sample->label_count; i++) {
         const struct profile_label *label = &view->profile->labels[sample->labels + i];
-        fprintf(view->out, "%s%s: ", i == 0 ? "   " : ", ", safe_text(label->key));
+        if (estimate_is_label(label)) {
+            continue;
+        }
+        fprintf(view->out, "%s%s: ", before, safe_text(label->key));
+        before = ", ";
         if (label->text != NULL) {
             fputs(safe_text(label->text), view->out);
         } else {
@@ -26,7 +32,7 @@ static void print_labels(const struct view *view, const struct profile_sample *s
 }
 
 static struct view_sum sum_of(const struct view *view, uint32_t sample, uint32_t type) {
-    struct view_sum sum = {0, 0};
+    struct view_sum sum = {0};
     view_add(view, &sum, sample, type);
     return sum;
 }

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "control/control.h"
 #include "guard/guard.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
@@ -44,12 +45,15 @@ EXPORT size_t PREFIXED(nallocx)(size_t size, int flags) {
 
 /* ---------------------------------------------------------------- allocating */
 
-/* The size to ask the fast path for: that of the whole class, so that all of it may be cleared
- * wherever the object comes from.  0 when the fast path cannot serve the request, or before the
- * first call of all. */
-static size_t fast_bytes(size_t size, const struct place_request *request) {
-    bool is_plain = place_is_own(request->place) && request->alignment <= SMALLEST;
-    return is_plain && size <= SMALL_MAX ? size_classes[size_class_of(size)].size : 0;
+/* Can the fast path serve the request? */
+static bool is_plain(size_t size, const struct place_request *request) {
+    return place_is_own(request->place) && request->alignment <= SMALLEST && size <= SMALL_MAX;
+}
+
+/* Usable bytes of a new object, which is less than its class in the emergency areas. */
+static size_t new_bytes(const void *object) {
+    unsigned size_class = classmap_get((uintptr_t)object) / 4;
+    return LIKELY(size_class != 0) ? size_classes[size_class].size : heap_locate(object).size;
 }
 
 /* A function of its own, so that requests which the fast path serves do not pay for it. */
@@ -62,13 +66,13 @@ alloc_placed(size_t size, const struct place_request *request, bool *zeroed) {
 
 static __attribute__((noinline)) void *alloc_with_flags(size_t size, int flags) {
     struct place_request request = place_parse_flags(flags);
-    size_t bytes = fast_bytes(size, &request);
     bool zeroed = false;
-    void *object = bytes != 0 ? tally_malloc(bytes) : alloc_placed(size, &request, &zeroed);
+    void *object =
+        is_plain(size, &request) ? tally_malloc(size) : alloc_placed(size, &request, &zeroed);
     if (UNLIKELY(object == NULL)) {
         guard_fail("mallocx", ENOMEM);
     } else if (request.zero && !zeroed) {
-        fill_zeros(object, bytes != 0 ? bytes : heap_locate(object).size);
+        fill_zeros(object, new_bytes(object));
     }
     return object;
 }

@@ -295,10 +295,14 @@ EXPORT void *tally_realloc(void *pointer, size_t size) {
         return realloc_slow(pointer, size);
     }
     if (LIKELY((wanted | found.size_class) != 0)) {
-        bool stays = wanted == found.size_class;
-        return LIKELY(stays) ? pointer : realloc_elsewhere(pointer, size, found.usable);
+        if (UNLIKELY(wanted != found.size_class)) {
+            return realloc_elsewhere(pointer, size, found.usable);
+        }
+    } else if (heap_size_for(size, 1) != found.usable) {
+        return realloc_slow(pointer, size);
     }
-    return heap_size_for(size, 1) == found.usable ? pointer : realloc_slow(pointer, size);
+    thread_note_kept(found.usable);
+    return pointer;
 }
 
 EXPORT void *tally_reallocarray(void *pointer, size_t count, size_t size) {

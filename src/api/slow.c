@@ -79,6 +79,9 @@ void *slow_resize_large(const struct heap_object *object, size_t size, unsigned 
     } else if (ways & SLOW_ELSEWHERE) {
         resized = heap_move(object, size);
     }
+    if (resized != NULL) {
+        sample_resized(object, resized, size, __builtin_frame_address(0));
+    }
     bool zeroed = false;
     fill_new(resized, object->size, &zeroed);
     life_leave_alloc();

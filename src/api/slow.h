@@ -21,6 +21,7 @@
 
 #include "api/life.h"
 #include "guard/guard.h"
+#include "heap/fast.h"
 #include "heap/heap.h"
 #include "prof/prof.h"
 
@@ -123,5 +124,9 @@ static inline void *slow_resize(const struct heap_object *object, size_t size,
     }
     bool keeps_class = object->span != NULL && object->size_class != 0 &&
                        object->size_class == size_class_aligned(size, request->alignment);
-    return keeps_class && is_aligned ? (void *)object->base : NULL;
+    if (!keeps_class || !is_aligned) {
+        return NULL;
+    }
+    thread_note_kept(object->size);
+    return (void *)object->base;
 }

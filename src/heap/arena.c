@@ -78,7 +78,7 @@ static void begin(struct arena *arena, unsigned index, const char *kind) {
 }
 
 /* The flags beside the index in span.arena, by set of bins. */
-static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED};
+static const unsigned set_flags[ARENA_SETS] = {0, ARENA_HOOKED, ARENA_TRACKED, ARENA_APART};
 
 /* Release: whoever finds bins finds them made. */
 static void set_bins(unsigned index, enum arena_set set, struct bin *bins) {
@@ -284,32 +284,33 @@ static bool prepare_hooked(unsigned index) {
     return true;
 }
 
-static bool make_tracked_bins(unsigned index) {
+static bool make_tracked_bins(unsigned index, enum arena_set set) {
     assert(lock_is_mine(&g.lock));
     struct tracked_bins *tracked = meta_alloc(sizeof(struct tracked_bins), CACHE_LINE);
     if (tracked == NULL) {
         return false;
     }
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        bin_init(&tracked->bins[c], c, index | ARENA_TRACKED);
+        bin_init(&tracked->bins[c], c, index | set_flags[set]);
     }
-    set_bins(index, ARENA_SET_TRACKED, tracked->bins);
+    set_bins(index, set, tracked->bins);
     return true;
 }
 
-static bool has_tracked_bins(unsigned arena) {
-    return arena_bin_of_set(arena, ARENA_SET_TRACKED, 0) != NULL;
+static bool has_bins(unsigned arena, enum arena_set set) {
+    return arena_bin_of_set(arena, set, 0) != NULL;
 }
 
-bool arena_prepare_tracked(unsigned arena) {
-    if (LIKELY(has_tracked_bins(arena))) {
-        return true;
+unsigned arena_prepare_tracked(unsigned arena) {
+    enum arena_set set = arena_uses_hooks(arena) ? ARENA_SET_HOOKED_TRACKED : ARENA_SET_TRACKED;
+    if (LIKELY(has_bins(arena, set))) {
+        return arena | set_flags[set];
     }
     bool is_made = arena_prepare(arena);
     enter();
-    bool done = has_tracked_bins(arena) || (is_made && make_tracked_bins(arena));
+    bool done = has_bins(arena, set) || (is_made && make_tracked_bins(arena, set));
     leave();
-    return done;
+    return done ? arena | set_flags[set] : 0;
 }
 
 static bool are_own_hooks(const struct extent_hooks *hooks) {

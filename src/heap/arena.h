@@ -71,9 +71,9 @@ struct arena *arena_get(unsigned arena);
  * arena_choose has not chosen.  False when there is no such arena, or no memory. */
 bool arena_prepare(unsigned arena);
 
-/* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks, or
+/* The bin of a class; `arena` has been in use, and may carry ARENA_HOOKED if it had hooks, and
  * ARENA_TRACKED if it was prepared for it. */
-enum { ARENA_BIN_SETS = ARENA_TRACKED + ARENA_HOOKED };
+enum { ARENA_BIN_SETS = 2 * ARENA_TRACKED };
 extern _Atomic(struct bin *) arena_bins[ARENA_BIN_SETS] HIDDEN;
 static inline struct bin *arena_bin(unsigned arena, unsigned size_class) {
     assert(arena < ARENA_BIN_SETS && size_class < CLASS_COUNT);
@@ -81,12 +81,19 @@ static inline struct bin *arena_bin(unsigned arena, unsigned size_class) {
     return &atomic_load_explicit(&arena_bins[arena], memory_order_acquire)[size_class];
 }
 
-/* An arena has up to three bins of a class; a walk over all asks for each.  NULL: no such bin. */
-enum arena_set { ARENA_SET_USUAL, ARENA_SET_HOOKED, ARENA_SET_TRACKED, ARENA_SETS };
+/* An arena has up to four bins of a class; a walk over all asks for each.  NULL: no such bin. */
+enum arena_set {
+    ARENA_SET_USUAL,
+    ARENA_SET_HOOKED,
+    ARENA_SET_TRACKED,
+    ARENA_SET_HOOKED_TRACKED,
+    ARENA_SETS
+};
 struct bin *arena_bin_of_set(unsigned arena, enum arena_set set, unsigned size_class);
 
-/* Gives an arena bins for tracked objects, if it has none; false without memory. */
-bool arena_prepare_tracked(unsigned arena);
+/* Gives an arena bins for tracked objects of its present memory, that of hooks or not, if it has
+ * none; returns the index with the flags of its bins, 0 without memory. */
+unsigned arena_prepare_tracked(unsigned arena);
 
 /* The page heap of its hooks, or NULL.  `arena` may carry ARENA_HOOKED. */
 struct hooked *arena_hooked(unsigned arena);

@@ -432,6 +432,7 @@ static void count_uncached(struct thread *thread, unsigned arena, unsigned c, en
     } else {
         count_add(&thread->filled[c], 1);
         count_add(&thread->fetched[c], 1);
+        thread->fetched_bytes += size_classes[c].size;
         thread->due[c] += turn == OUT_OF_TURN;
     }
 }
@@ -471,15 +472,21 @@ static bool can_stash(const struct thread *thread, unsigned arena, unsigned c) {
 }
 
 void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned c, bool in_turn) {
-    assert(arena_bin_of_set(arena, ARENA_SET_TRACKED, c) != NULL);
-    void *object = can_stash(thread, arena, c) && stash_count(thread, c) == 0
-                       ? stash_fill(thread, arena, c)
-                       : NULL;
-    if (object == NULL) {
-        fetch(thread, arena_bin(arena | ARENA_TRACKED, c), &object, 1);
+    assert(arena & ARENA_TRACKED && arena_bin(arena, c) != NULL);
+    unsigned index = arena & ARENA_INDEX;
+    void *object = NULL;
+    if (UNLIKELY(arena & ARENA_HOOKED)) {
+        object = hooked_alloc_small(arena, c);
+    } else {
+        if (can_stash(thread, index, c) && stash_count(thread, c) == 0) {
+            object = stash_fill(thread, index, c);
+        }
+        if (object == NULL) {
+            fetch(thread, arena_bin(arena, c), &object, 1);
+        }
     }
     if (object != NULL) {
-        count_uncached(thread, arena, c, in_turn ? IN_TURN : OUT_OF_TURN);
+        count_uncached(thread, index, c, in_turn ? IN_TURN : OUT_OF_TURN);
     }
     return object;
 }
@@ -508,10 +515,13 @@ static __attribute__((noinline)) void free_past_stash(struct thread *thread, uns
 }
 
 void cache_free_tracked(unsigned arena, unsigned c, void *object) {
-    assert(slab_word1(object) == slab_secret && !(arena & ARENA_APART));
+    assert(slab_word1(object) == slab_secret && !(arena & ARENA_TRACKED));
     struct thread *thread = tls.self;
     count_tracked_free(thread, c);
-    if (UNLIKELY(thread == NULL || thread->arena != arena || !stash_push(thread, c, object))) {
+    if (UNLIKELY(arena & ARENA_HOOKED)) {
+        bin_drain(c, &object, 1);
+    } else if (UNLIKELY(thread == NULL || thread->arena != arena ||
+                        !stash_push(thread, c, object))) {
         free_past_stash(thread, arena, c, object);
     }
 }
@@ -545,6 +555,7 @@ static __attribute__((noinline)) unsigned fetch_more(struct thread *thread, unsi
     }
     count_add(&thread->fetched[c], got);
     count_visit(thread, c, got);
+    thread->fetched_bytes += (int64_t)((size_t)got * size_classes[c].size);
     assert(ntake + got <= goal && goal <= most);
     return ntake + got;
 }
@@ -668,6 +679,7 @@ static __attribute__((noinline)) void *alloc_sampling(struct thread *thread, uns
 void *cache_alloc_empty(struct thread *thread, size_t c) {
     struct rec *rec = record_of(thread, c);
     uintptr_t take = rec->take;
+    thread_watch_peak(thread);
     if (UNLIKELY(take == 0 || !magazine_take_is_empty(take) || bin_get_unusual() != 0)) {
         return alloc_sampling(thread, (unsigned)c);
     }
@@ -692,6 +704,7 @@ static void let_older_leave(struct thread *thread, unsigned c, struct closed *cl
                             unsigned count) {
     assert(count >= 1 && count <= closed->ngive);
     count_add(&thread->fetched[c], -(uint64_t)count);
+    thread->fetched_bytes -= (int64_t)((size_t)count * size_classes[c].size);
     depot_put(thread->arena, c, closed->given, count);
     closed->given += count;
     closed->ngive -= count;

@@ -19,11 +19,12 @@ void *cache_alloc_uncached(struct thread *thread, unsigned size_class);
 /* The same from the slabs of a given arena. */
 void *cache_alloc_from(struct thread *thread, unsigned arena, unsigned size_class);
 
-/* The same from the arena's slabs for tracked objects, which it has.  `in_turn`: the distance
- * between samples counts the object. */
+/* The same from slabs for tracked objects: `arena` is what arena_prepare_tracked returned.
+ * `in_turn`: the distance between samples counts the object. */
 void *cache_alloc_tracked(struct thread *thread, unsigned arena, unsigned size_class, bool in_turn);
 
-/* The program has freed such an object of this arena; it carries the secret and no number. */
+/* The program has freed such an object; it carries the secret and no number.  `arena` is without
+ * ARENA_TRACKED. */
 void cache_free_tracked(unsigned arena, unsigned size_class, void *object);
 
 /* An object goes from a bin to the program, or from the program to a bin, past every heap. */

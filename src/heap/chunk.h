@@ -32,8 +32,8 @@ enum {
     /* In span.arena of slabs: every object has a number for the layer above, and none is in a
      * magazine. */
     ARENA_TRACKED = 1 << 13,
-    ARENA_APART = ARENA_HOOKED | ARENA_TRACKED, /* not both */
-    ARENA_INDEX = ARENA_HOOKED - 1,             /* the rest of it */
+    ARENA_APART = ARENA_HOOKED | ARENA_TRACKED,
+    ARENA_INDEX = ARENA_HOOKED - 1, /* the rest of it */
 };
 
 /* One bit per unit. */
@@ -62,7 +62,7 @@ struct span {
     };
     union {
         struct {
-            uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED or ARENA_TRACKED */
+            uint16_t arena;     /* the arena it belongs to, plus ARENA_HOOKED and ARENA_TRACKED */
             uint8_t size_class; /* slab */
             uint8_t kind;       /* enum span_kind; written last */
         };

@@ -53,6 +53,9 @@ struct tls {
      * when this thread got it; thread_allocated() adds what it has counted now. */
     uint64_t allocated;
     uint64_t deallocated;
+    /* The largest difference of all allocated and freed bytes that was seen, and what the most that
+     * it can be (thread.h) has to reach before it is looked at again. */
+    int64_t peak, look_at;
     uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
     /* Another thread parked this one while it slept, and may be emptying its heap (sleepers.c). */
     uint8_t claimed;
@@ -66,6 +69,17 @@ static inline void thread_mark_again(bool inside) {
     __asm__ volatile("" ::: "memory");
     tls.inside = inside;
     __asm__ volatile("" ::: "memory");
+}
+
+/* The caller has resized an object of so many usable bytes, which it keeps: as in jemalloc, one was
+ * freed and one allocated.  The first function is for a thread with a mode. */
+void thread_count_kept(size_t usable);
+static inline void thread_note_kept(size_t usable) {
+    tls.allocated += usable;
+    tls.deallocated += usable;
+    if (UNLIKELY(tls.modes != 0)) {
+        thread_count_kept(usable);
+    }
 }
 
 /* The heap is the caller's own again. */

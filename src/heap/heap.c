@@ -74,7 +74,7 @@ enum heap_tracked heap_free_tracked(void *address) {
         return HEAP_NOT_TRACKED; /* nothing was ever sampled */
     }
     struct span *slab = classmap_span((uintptr_t)address);
-    if (slab == NULL || slab->kind != SPAN_SLAB || !(slab->arena & ARENA_TRACKED) ||
+    if (slab == NULL || slab->kind != SPAN_SLAB || (slab->arena & ARENA_APART) != ARENA_TRACKED ||
         tls.modes != 0) {
         return HEAP_NOT_TRACKED;
     }
@@ -329,20 +329,22 @@ static bool free_tracked(const struct heap_object *object) {
     return id != 0;
 }
 
-/* Memory from hooks: nothing of it is cached, and what is empty now may be due to go. */
+/* Tracked objects, and memory from hooks: nothing of that is cached, and what is empty now may be
+ * due to go. */
 static COLD bool free_apart(const struct heap_object *object) {
     assert(object->span->arena & ARENA_APART);
     unsigned arena = object->span->arena;
     bool done = true;
     if (arena & ARENA_TRACKED) {
-        return free_tracked(object);
-    }
-    if (object->size_class == 0) {
+        done = free_tracked(object);
+    } else if (object->size_class == 0) {
         done = free_large(object->span);
     } else {
         free_small_uncached(object->size_class, (void *)object->base);
     }
-    (void)hooked_settle(arena);
+    if (arena & ARENA_HOOKED) {
+        (void)hooked_settle(arena & ARENA_INDEX);
+    }
     return done;
 }
 
@@ -449,8 +451,6 @@ bool heap_resize(const struct heap_object *object, size_t size) {
         (void)hooked_settle(object->span->arena);
     }
     note_resize(object, size);
-    void *here = (void *)object->base;
-    track_tell_resized(object->span->id, here, here, object->size, object->span->bytes);
     return true;
 }
 
@@ -459,7 +459,6 @@ void *heap_move(const struct heap_object *object, size_t size) {
     if (object->size_class != 0 || object->span == NULL || object->span->arena & ARENA_HOOKED) {
         return NULL;
     }
-    uint32_t id = object->span->id;
     void *moved = large_move(object->span, size, PAGES_IN_CHUNKS);
     if (moved == NULL) {
         cache_make_way(thread_self(), 0);
@@ -467,8 +466,6 @@ void *heap_move(const struct heap_object *object, size_t size) {
     }
     if (moved != NULL) {
         note_resize(object, size);
-        const void *before = (void *)object->base;
-        track_tell_resized(id, before, moved, object->size, large_usable_bytes(size));
     }
     return moved;
 }

@@ -377,7 +377,8 @@ uint64_t thread_deallocated(void);
 uint64_t *thread_allocated_live(void);
 uint64_t *thread_deallocated_live(void);
 
-/* The largest difference of the two since the last reset, or since the first call of either. */
+/* The largest difference of the two since the last reset, or since the thread began; in the time
+ * before the first call of any of these to within 64 KiB and what the thread's cache holds. */
 uint64_t thread_peak(void);
 void thread_reset_peak(void);
 
@@ -486,8 +487,14 @@ static inline struct track_request track_request(struct place place, size_t size
 size_t track_usable(const struct track_request *request);
 
 /* Is it to be sampled?  If so, the distance to the next sample has been drawn, whatever the caller
- * does now.  Never for memory from extent hooks. */
+ * does now.  Never for what an extent hook allocates. */
 bool track_is_due(const struct track_request *request);
+
+/* The same for a large object that has got another size, which is decided anew. */
+bool track_is_due_again(size_t usable);
+
+/* Gives a large object another number, 0 for none; returns the one it had.  TRACK_IGNORED stays. */
+uint32_t track_renumber(struct span *span, uint32_t id);
 
 /* As place_alloc, but the object carries `id`, which is not 0, until it is freed.  NULL also where
  * the usual way might still find memory. */
@@ -497,17 +504,14 @@ void *track_alloc(const struct track_request *request, uint32_t id, bool *zeroed
 struct track_events {
     /* The object cannot be used any more, and nobody else has its memory yet. */
     void (*freed)(uint32_t id, const void *object, size_t usable);
-    /* The object has another size, and perhaps another address than before. */
-    void (*resized)(uint32_t id, const void *before, const void *object, size_t old_usable,
-                    size_t usable);
 };
 extern struct track_events track_events HIDDEN;
 
 /* ---------------------------------------------------------------- leaks */
 
 /* Objects that are no leaks carry a mark in their number, beside what the layer above has put
- * there.  A thread can have all its allocations marked, except memory from extent hooks, and can
- * mark a live object that has a place for a number. */
+ * there.  A thread can have all its allocations marked, and can mark a live object that has a
+ * place for a number. */
 #define TRACK_IGNORED (UINT32_C(1) << 31)
 void track_ignore_mine(bool is_ignored);
 bool track_ignores_mine(void);

@@ -23,7 +23,8 @@ struct bin *hooked_bins(struct hooked *hooked);
 struct extent_hooks *hooked_hooks(const struct hooked *hooked);
 void hooked_set_hooks(struct hooked *hooked, struct extent_hooks *hooks);
 
-/* An object, or NULL.  Small ones carry the secret in word 1, as from a bin.  These call hooks. */
+/* An object, or NULL.  Small ones carry the secret in word 1, as from a bin; they are tracked where
+ * `arena` carries ARENA_TRACKED.  These call hooks. */
 void *hooked_alloc_small(unsigned arena, unsigned size_class);
 void *hooked_alloc_large(unsigned arena, size_t size, size_t alignment, bool *zeroed);
 

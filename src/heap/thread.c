@@ -795,6 +795,26 @@ uint64_t thread_deallocated(void) {
     return tls.deallocated + (tls.self != NULL ? traffic_of(tls.self).deallocated : 0);
 }
 
+static int64_t sum_fetched(const struct thread *thread) {
+    uint64_t bytes = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bytes += thread->fetched[c] * size_classes[c].size;
+    }
+    return (int64_t)bytes;
+}
+
+COLD void thread_look_at_peak(void) {
+    int64_t now = (int64_t)(thread_allocated() - thread_deallocated());
+    int64_t most = (int64_t)(tls.allocated - tls.deallocated);
+    tls.peak = now > tls.peak ? now : tls.peak;
+    if (tls.self != NULL) {
+        tls.self->fetched_bytes = sum_fetched(tls.self);
+        most += tls.self->fetched_bytes;
+    }
+    int64_t next = most + THREAD_PEAK_STEP;
+    tls.look_at = next > tls.look_at ? next : tls.look_at;
+}
+
 static int64_t held(const struct thread_exact *exact) {
     return (int64_t)(exact->allocated - exact->deallocated);
 }
@@ -817,14 +837,22 @@ void thread_count_free(size_t bytes) {
     add(&tls.self->exact.deallocated, bytes);
 }
 
-/* Starts from what was derived so far; NULL without a heap. */
+/* The free comes first, so that no peak has both. */
+void thread_count_kept(size_t usable) {
+    if (tls.modes & THREAD_EXACT) {
+        thread_count_free(usable);
+        thread_count_alloc(usable);
+    }
+}
+
+/* Starts from what was derived, and from the peak that was seen, so far; NULL without a heap. */
 static struct thread_exact *count_exactly(void) {
     struct thread *thread = demand_heap();
     if (thread != NULL && !(tls.modes & THREAD_EXACT)) {
         thread->exact = (struct thread_exact){.allocated = thread_allocated(),
                                               .deallocated = thread_deallocated()};
         int64_t now = held(&thread->exact);
-        thread->exact.peak = now > 0 ? now : 0;
+        thread->exact.peak = now > tls.peak ? now : tls.peak;
         tls.modes |= THREAD_EXACT;
         choose_path();
     }

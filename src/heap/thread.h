@@ -59,9 +59,10 @@ struct thread {
      * epoch in which that was drawn, 0 for none (track.c). */
     uint64_t due[CLASS_COUNT];
     uint64_t epoch;
-    struct shelf shelf;  /* free large blocks */
-    struct stash *stash; /* free tracked objects; NULL until every object is tracked (stash.h) */
-    uint32_t generation; /* lock_generation() of the process in which it has a thread; 0: none */
+    int64_t fetched_bytes; /* the sum of `fetched`, roughly; when the peak is looked at exactly */
+    struct shelf shelf;    /* free large blocks */
+    struct stash *stash;   /* free tracked objects; NULL until every object is tracked (stash.h) */
+    uint32_t generation;   /* lock_generation() of the process in which it has a thread; 0: none */
     struct thread_exact exact;
     uint32_t needs;  /* times a class below its largest room asked or left objects elsewhere */
     uint32_t visits; /* of depots and bins */
@@ -121,10 +122,24 @@ size_t thread_count(void);
 /* The lock of the lists, for the lock counts. */
 struct lock *thread_list_lock(void);
 
+/* Looks how much the caller holds, for its peak, whenever that can be 64 KiB more than ever before:
+ * it holds no more than went past its heap and was fetched into it.  The second is the rest of the
+ * first; all classes are open. */
+enum { THREAD_PEAK_STEP = 64 << 10 };
+void thread_look_at_peak(void);
+static inline void thread_watch_peak(const struct thread *thread) {
+    int64_t most =
+        (int64_t)(tls.allocated - tls.deallocated) + (thread != NULL ? thread->fetched_bytes : 0);
+    if (UNLIKELY(most >= tls.look_at)) {
+        thread_look_at_peak();
+    }
+}
+
 /* Bytes that the caller allocates or frees past its heap: large objects, and small ones without a
  * cache. */
 static inline void thread_note_alloc(size_t bytes) {
     tls.allocated += bytes;
+    thread_watch_peak(tls.self);
 }
 
 static inline void thread_note_free(size_t bytes) {

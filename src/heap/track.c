@@ -92,6 +92,17 @@ static inline uint64_t draw_gap(size_t size) {
     return rate == 1 ? 1 : draw_far(size, rate);
 }
 
+/* The same as draw_gap(size) == 1, mostly without a logarithm: u <= -ln(1 - u) <= u / (1 - u). */
+static bool is_hit(size_t size) {
+    uint64_t rate = track_rate();
+    if (rate <= 1) {
+        return rate == 1;
+    }
+    double u = track_random();
+    double low = u * (double)rate, bytes = (double)size;
+    return low < bytes && (low < bytes * (1 - u) || -real_log(1 - u) * (double)rate < bytes);
+}
+
 /* ---------------------------------------------------------------- the rate */
 
 /* The flag follows the rate, even where two threads set it at once. */
@@ -175,26 +186,32 @@ static bool is_next(const struct track_request *request) {
         return is_distance_over(tls.self, c);
     }
     size_t usable = track_usable(request);
-    return usable != 0 && draw_gap(usable) == 1;
+    return usable != 0 && is_hit(usable);
 }
 
-static inline bool has_memory_of_hooks(struct place place) {
-    return UNLIKELY(atomic_load_explicit(&arena_any_hooked, memory_order_acquire)) &&
-           (tls.modes & THREAD_IN_HOOK || arena_uses_hooks(arena_of_place(place)));
+bool track_is_due_again(size_t usable) {
+    assert(usable != 0);
+    return bin_is_sampling() && is_hit(usable);
 }
 
-/* The draw comes first in any case: a thread may learn late that its arena has hooks. */
+/* What a hook allocates is not sampled: it may stand in for the arena's own memory. */
+static inline bool is_in_hook(void) {
+    return UNLIKELY(tls.modes & THREAD_IN_HOOK);
+}
+
+/* The draw comes first in any case: the distance must not be used up by what is not sampled. */
 bool track_is_due(const struct track_request *request) {
     if (UNLIKELY(bin_get_unusual() != BIN_SAMPLING)) {
         track_look_for_agents();
     }
-    return bin_is_sampling() && is_next(request) && !has_memory_of_hooks(request->place);
+    return bin_is_sampling() && is_next(request) && !is_in_hook();
 }
 
 /* ---------------------------------------------------------------- objects with a number */
 
 static void *alloc_tracked_small(struct place place, unsigned arena, unsigned c, uint32_t id) {
-    if (!arena_prepare_tracked(arena)) {
+    arena = arena_prepare_tracked(arena);
+    if (arena == 0) {
         return NULL;
     }
     /* A thread whose every allocation is sampled must earn its heap, too.  What it may find in
@@ -222,7 +239,7 @@ static void *alloc_tracked_large(unsigned arena, size_t size, size_t alignment, 
 static __attribute__((noinline)) void *alloc_anywhere(const struct track_request *request,
                                                       uint32_t id, bool *zeroed) {
     unsigned arena = arena_of_place(request->place);
-    if (!arena_exists(arena) || has_memory_of_hooks(request->place) || !arena_prepare(arena)) {
+    if (!arena_exists(arena) || is_in_hook() || !arena_prepare(arena)) {
         return NULL;
     }
     unsigned c = request->size_class;
@@ -267,6 +284,13 @@ uint32_t track_id(const struct heap_object *object) {
     }
     bool is_tracked = span->arena & ARENA_TRACKED;
     return is_tracked ? slab_id(span, (void *)object->base) & ~TRACK_IGNORED : 0;
+}
+
+uint32_t track_renumber(struct span *span, uint32_t id) {
+    assert(span->kind == SPAN_LARGE && !(id & TRACK_IGNORED));
+    uint32_t before = span->id;
+    span->id = id | (before & TRACK_IGNORED);
+    return before & ~TRACK_IGNORED;
 }
 
 /* ---------------------------------------------------------------- objects that are no leaks */
@@ -321,18 +345,11 @@ void track_tell_freed(uint32_t id, const void *object, size_t usable) {
     }
 }
 
-void track_tell_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
-                        size_t usable) {
-    if (UNLIKELY((id & ~TRACK_IGNORED) != 0) && (old_usable != usable || before != object)) {
-        track_events.resized(id & ~TRACK_IGNORED, before, object, old_usable, usable);
-    }
-}
-
 void track_free_small(const struct span *slab, unsigned size_class, void *address, uint32_t id) {
     assert(id != 0 && slab_id(slab, address) == 0);
     track_tell_freed(id, address, size_classes[size_class].size);
     slab_set_word1(address, slab_secret);
-    cache_free_tracked(slab->arena & ARENA_INDEX, size_class, address);
+    cache_free_tracked(slab->arena & ~(unsigned)ARENA_TRACKED, size_class, address);
 }
 
 /* A few objects at a time: no lock may be held while they are reported to the layer above. */

@@ -53,5 +53,3 @@ void track_reset_slab(struct bin *bin, struct span *slab, uintptr_t base);
 
 /* Reports a freed object to the layer above, where `id` is not 0. */
 void track_tell_freed(uint32_t id, const void *object, size_t usable);
-void track_tell_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
-                        size_t usable);

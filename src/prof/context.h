@@ -24,8 +24,9 @@ struct sums {
     uint64_t objects;
     uint64_t bytes;
     uint64_t requested;
-    uint64_t all_objects; /* in 65536ths */
-    uint64_t all_bytes;   /* in 16ths */
+    uint64_t all_objects;                  /* in 65536ths */
+    uint64_t all_bytes;                    /* in 16ths */
+    double object_variance, byte_variance; /* of these two; rounding leaves traces in them */
 };
 enum { WEIGHT_ONE = 1 << 16, BYTE_ONE = 16 };
 
@@ -35,6 +36,8 @@ static inline void sums_add(struct sums *sum, const struct sums *change) {
     sum->requested += change->requested;
     sum->all_objects += change->all_objects;
     sum->all_bytes += change->all_bytes;
+    sum->object_variance += change->object_variance;
+    sum->byte_variance += change->byte_variance;
 }
 
 static inline void sums_subtract(struct sums *sum, const struct sums *change) {
@@ -43,6 +46,9 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
     sum->requested -= change->requested;
     sum->all_objects -= change->all_objects;
     sum->all_bytes -= change->all_bytes;
+    bool is_empty = sum->objects == 0;
+    sum->object_variance = is_empty ? 0 : sum->object_variance - change->object_variance;
+    sum->byte_variance = is_empty ? 0 : sum->byte_variance - change->byte_variance;
 }
 
 struct context {

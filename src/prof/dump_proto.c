@@ -13,7 +13,9 @@
  * A dump is compressed by gzip and has the four types that readers expect.  A snapshot of a
  * container (frames.h) is plain, because the command compresses, and has four more: the peak,
  * short-lived objects, and how many of the bytes in use nobody asked for.  The last is an estimate
- * from the samples of a context: their share of rounding, times what they stand for.
+ * from the samples of a context: their share of rounding, times what they stand for.  Its samples
+ * have labels that say how sure the values are: a value's grain is its variance divided by it,
+ * roughly what one sample adds.  Only the samples' own sizes tell that; a mean size does not.
  */
 #include <errno.h>
 #include <string.h>
@@ -39,6 +41,13 @@ enum word {
     WORD_THREAD,
     WORD_REQUEST,
     WORD_DROP_FRAMES,
+    WORD_ALLOC_OBJECTS_GRAIN,
+    WORD_ALLOC_SPACE_GRAIN,
+    WORD_INUSE_OBJECTS_GRAIN,
+    WORD_INUSE_SPACE_GRAIN,
+    WORD_PEAK_OBJECTS_GRAIN,
+    WORD_PEAK_SPACE_GRAIN,
+    WORD_THOUSANDTHS,
     WORDS,
 };
 
@@ -63,6 +72,13 @@ static const char *const words[WORDS] = {
     [WORD_THREAD] = "thread",
     [WORD_REQUEST] = "request",
     [WORD_DROP_FRAMES] = DROP_FRAMES,
+    [WORD_ALLOC_OBJECTS_GRAIN] = "alloc_objects_grain",
+    [WORD_ALLOC_SPACE_GRAIN] = "alloc_space_grain",
+    [WORD_INUSE_OBJECTS_GRAIN] = "inuse_objects_grain",
+    [WORD_INUSE_SPACE_GRAIN] = "inuse_space_grain",
+    [WORD_PEAK_OBJECTS_GRAIN] = "peak_objects_grain",
+    [WORD_PEAK_SPACE_GRAIN] = "peak_space_grain",
+    [WORD_THOUSANDTHS] = "thousandths",
 };
 
 enum { DUMP_VALUES = 4, SNAPSHOT_VALUES = 8 };
@@ -117,8 +133,8 @@ static void put_values(struct heap_proto *heap, const struct extract_row *row) {
         row->accumulated.all_bytes,
         row->live.all_objects,
         row->live.all_bytes,
-        row->peak_objects,
-        row->peak_bytes,
+        row->peak.all_objects,
+        row->peak.all_bytes,
         row->temporary,
         slack_of(&row->live),
     };
@@ -126,6 +142,18 @@ static void put_values(struct heap_proto *heap, const struct extract_row *row) {
         proto_put_varint(&heap->proto->inner, round_with_others(&heap->sums[i], values[i]));
     }
     proto_put_inner(heap->proto, SAMPLE_VALUE);
+}
+
+static void put_grain(const struct heap_proto *heap, enum word key, double value, double variance) {
+    if (value > 0) {
+        uint64_t grain = extract_round(1000 * variance / value);
+        proto_put_number_label(heap->proto, key, grain, WORD_THOUSANDTHS);
+    }
+}
+
+static void put_grains(const struct heap_proto *heap, enum word first, const struct prof_sum *sum) {
+    put_grain(heap, first, sum->all_objects, sum->object_variance);
+    put_grain(heap, first + 1, sum->all_bytes, sum->byte_variance);
 }
 
 static void write_sample(struct heap_proto *heap, const struct extract_row *row) {
@@ -137,6 +165,11 @@ static void write_sample(struct heap_proto *heap, const struct extract_row *row)
     if (sum->objects > 0) {
         proto_put_number_label(proto, WORD_BYTES, sum->bytes / sum->objects, WORD_BYTES);
         proto_put_number_label(proto, WORD_REQUEST, sum->requested / sum->objects, WORD_BYTES);
+    }
+    if (heap->values == SNAPSHOT_VALUES && heap->extract->rate > 1) {
+        put_grains(heap, WORD_ALLOC_OBJECTS_GRAIN, &row->accumulated);
+        put_grains(heap, WORD_INUSE_OBJECTS_GRAIN, &row->live);
+        put_grains(heap, WORD_PEAK_OBJECTS_GRAIN, &row->peak);
     }
     proto_put_text_label(proto, WORD_THREAD, thread_string(heap, row->thread));
     proto_write_message(proto, PROFILE_SAMPLE);

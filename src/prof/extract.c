@@ -25,6 +25,8 @@ static void add(struct prof_sum *sum, const struct prof_sum *more) {
     sum->requested += more->requested;
     sum->all_objects += more->all_objects;
     sum->all_bytes += more->all_bytes;
+    sum->object_variance += more->object_variance;
+    sum->byte_variance += more->byte_variance;
 }
 
 static struct extract_row *rows(const struct extract *extract) {
@@ -171,8 +173,7 @@ static bool read_rows(struct extract *extract) {
             .size_lg = context.size_lg,
             .live = *live,
             .accumulated = context.accumulated,
-            .peak_objects = context.peak.all_objects,
-            .peak_bytes = context.peak.all_bytes,
+            .peak = context.peak,
             .temporary = context.temporary,
         };
         extract->rows.length += sizeof(struct extract_row);

@@ -40,9 +40,8 @@ struct extract_row {
     uint32_t stack, thread, size_lg;
     uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */
     size_t first;   /* where its addresses begin */
-    struct prof_sum live, accumulated;
-    double peak_objects, peak_bytes; /* estimates of all */
-    double temporary;                /* of prof_context */
+    struct prof_sum live, accumulated, peak;
+    double temporary; /* of prof_context */
 };
 
 struct extract_thread {

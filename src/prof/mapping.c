@@ -148,7 +148,7 @@ static void enter(void) {
 
 static void take_bytes(uint32_t record, uint64_t bytes) {
     uint64_t had = record_at(record)->usable;
-    record_resize_mapping(record, had - min_size(had, bytes));
+    record_shrink_mapping(record, had - min_size(had, bytes));
 }
 
 /* Cuts [low, high) out of the range at this place; returns the place of the next. */

@@ -79,8 +79,6 @@ static struct {
 /* ---------------------------------------------------------------- switching */
 
 static void event_freed(uint32_t id, const void *object, size_t usable);
-static void event_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
-                          size_t usable);
 
 static uint64_t wanted_rate(void) {
     bool is_sampling = g.is_active && !opt.prof_mmap_only;
@@ -113,7 +111,6 @@ static void arm(void) {
 
 STARTUP void prof_init(void) {
     track_events.freed = event_freed;
-    track_events.resized = event_resized;
     mapping_init();
     g.thread_active_init = opt.prof_thread_active_init != 0;
     g.lg_sample = (uint32_t)opt.lg_prof_sample;
@@ -568,13 +565,5 @@ static void event_freed(uint32_t id, const void *object, size_t usable) {
     tell_sample_free *hook = get_hook(&tell_hooks.sample_free);
     if (UNLIKELY(hook != NULL)) {
         call_sample_free_hook(hook, object, usable);
-    }
-}
-
-static void event_resized(uint32_t id, const void *before, const void *object, size_t old_usable,
-                          size_t usable) {
-    usdt_resized(before, object, old_usable, usable);
-    if (id != PROF_UNRECORDED) {
-        record_resize(id, usable);
     }
 }

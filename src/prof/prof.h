@@ -79,6 +79,11 @@ static inline __attribute__((always_inline)) void *sample_alloc(struct place pla
                          : NULL;
 }
 
+/* A large object has got another size, where `before` was or elsewhere: its record ends, and it has
+ * a new one if it is its turn.  `frame` is that of a function of ours that the program has called.
+ * The same conditions. */
+void sample_resized(const struct heap_object *before, void *object, size_t size, void *frame);
+
 /* Gives the function that contains it a frame pointer, even in a file compiled without them.  The
  * profiler walks from the function that has sample_alloc in it to the program by frame pointers: a
  * function in between that has none would hide its caller, the one that matters most. */
@@ -111,6 +116,7 @@ struct prof_sum {
     uint64_t requested; /* as asked for */
     double all_objects; /* estimate of all that were allocated, sampled or not */
     double all_bytes;
+    double object_variance, byte_variance; /* of the two estimates */
 };
 
 struct prof_totals {

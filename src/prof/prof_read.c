@@ -22,6 +22,8 @@ static struct prof_sum sum_of(const struct sums *sums) {
         .requested = sums->requested,
         .all_objects = (double)sums->all_objects / WEIGHT_ONE,
         .all_bytes = (double)sums->all_bytes / BYTE_ONE,
+        .object_variance = sums->object_variance,
+        .byte_variance = sums->byte_variance,
     };
 }
 

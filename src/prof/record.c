@@ -3,8 +3,13 @@
  * record.c - entering, leaving and summing up.
  *
  * Weights.  An object of s bytes is sampled with probability p = 1 - e^(-s/R), so it stands for 1/p
- * objects.  The weight is computed when the object is entered and kept with the record: a resize in
- * place, or another rate, does not change how likely it was to be sampled.
+ * objects.  The weight is computed when the object is entered and kept with the record: another
+ * rate does not change how likely it was to be sampled.  A resize is a free and an allocation: it
+ * is decided anew, and what is sampled then has a record of its own (sample.c).
+ *
+ * Variance.  A sum over samples of values v / p estimates that of v over all objects, and the sum
+ * of v^2 (1 - p) / p^2 over the same samples estimates its variance; with the weight w = 1 / p that
+ * is v^2 w (w - 1).
  *
  * Fork.  The child may find the lock held by a thread that it does not have.  Then the records are
  * the truth: links are rebuilt and the live sums counted again.
@@ -61,6 +66,10 @@ struct table record_table = {.item_bytes = sizeof(struct record)}; /* from 1 on 
 /* ---------------------------------------------------------------- sums */
 
 static uint64_t compute_weight(uint64_t usable, uint64_t rate) {
+    enum { SURE = 12 }; /* 1 / (1 - e^-12) is 1 in 65536ths */
+    if (usable / rate >= SURE) {
+        return WEIGHT_ONE;
+    }
     double weight = WEIGHT_ONE / real_one_minus_exp((double)usable / (double)rate);
     /* What a sample stands for is bounded, or sums would overflow. */
     const double most = (double)(UINT64_C(1) << 60);
@@ -89,13 +98,19 @@ static inline uint64_t weighted_bytes(uint64_t usable, uint64_t weight) {
 }
 
 static inline struct sums sums_of_record(const struct record *record) {
-    return (struct sums){
+    struct sums sums = {
         .objects = 1,
         .bytes = record->usable,
         .requested = record_requested(record),
         .all_objects = record->weight,
         .all_bytes = weighted_bytes(record->usable, record->weight),
     };
+    if (record->weight != WEIGHT_ONE) {
+        double weight = (double)record->weight / WEIGHT_ONE, bytes = (double)record->usable;
+        sums.object_variance = weight * (weight - 1);
+        sums.byte_variance = bytes * bytes * sums.object_variance;
+    }
+    return sums;
 }
 
 static void note_peak(void) {
@@ -110,19 +125,7 @@ static inline void tell(void) {
     tell_totals(g.accumulated.all_bytes / BYTE_ONE, g.live.all_bytes / BYTE_ONE);
 }
 
-/* The live counts of a context go from one value to another. */
-static void change_live(struct context *context, const struct sums *from, const struct sums *to) {
-    assert(lock_is_mine(&g.lock) && context->generation == g.generation);
-    context_save(context, g.peak_number);
-    sums_subtract(&context->live, from);
-    sums_add(&context->live, to);
-    sums_subtract(&g.live, from);
-    sums_add(&g.live, to);
-    note_peak();
-    tell();
-}
-
-/* The same for an object that is new, or (subtract_live) is gone. */
+/* The live counts of a context change: by an object that is new, or (subtract_live) is gone. */
 static inline void add_live(struct context *context, const struct sums *change) {
     assert(lock_is_mine(&g.lock) && context->generation == g.generation);
     context_save(context, g.peak_number);
@@ -374,35 +377,6 @@ void record_leave(uint32_t number, struct record_stash *stash, const struct reco
     lock_release(&g.lock);
 }
 
-static void change_size(struct record *record, uint64_t usable) {
-    struct sums before = sums_of_record(record);
-    /* What was asked for is not known here: all of it, if the object grew. */
-    bool grew = usable > record->usable;
-    uint64_t requested = grew ? usable : min_size(record_requested(record), usable);
-    record->usable = usable;
-    record->slack = (int32_t)(usable - requested);
-    assert(record_requested(record) <= usable);
-    if (record->generation == g.generation && record->context != 0) {
-        struct sums after = sums_of_record(record);
-        struct context *context = context_at(record->context);
-        if (grew) { /* what was added is newly allocated */
-            struct sums added = after;
-            sums_subtract(&added, &before);
-            accumulate(context, &added);
-        }
-        change_live(context, &before, &after);
-    }
-}
-
-void record_resize(uint32_t number, uint64_t usable) {
-    struct record *record = record_at(number);
-    record_lock();
-    count_class(record, false);
-    change_size(record, usable);
-    count_class(record, true);
-    record_unlock();
-}
-
 bool record_enter_mapping(uint32_t number, uint32_t owner) {
     record_lock();
     struct record *record = record_at(number);
@@ -416,11 +390,23 @@ bool record_enter_mapping(uint32_t number, uint32_t owner) {
     return is_counted;
 }
 
-void record_resize_mapping(uint32_t number, uint64_t bytes) {
+static void shrink(struct record *record, uint64_t bytes) {
+    struct sums before = sums_of_record(record);
+    assert(bytes <= record->usable && record->slack == 0);
+    record->usable = bytes;
+    if (record->generation == g.generation && record->context != 0) {
+        struct sums after = sums_of_record(record);
+        sums_subtract(&before, &after);
+        before.objects = before.all_objects = 0; /* it lives */
+        subtract_live(context_at(record->context), &before);
+    }
+}
+
+void record_shrink_mapping(uint32_t number, uint64_t bytes) {
     struct record *record = record_at(number);
     record_lock();
     if (bytes != 0) {
-        change_size(record, bytes);
+        shrink(record, bytes);
     } else {
         uncount(number, record, NULL);
         put_back(number);

@@ -90,13 +90,11 @@ enum { RECORD_TEMPORARY_NS = 1000000 };
 /* The object is gone.  The number goes to the stash, or to all threads if that is NULL. */
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end);
 
-/* The object has another size now. */
-void record_resize(uint32_t number, uint64_t usable);
-
 /* The same for a mapping of the program's.  It is no sample, so it stands for itself, whatever the
- * rate, and is counted neither by class nor by recent.h and journal.h.  With 0 bytes it is gone. */
+ * rate, and is counted neither by class nor by recent.h and journal.h.  It only shrinks; with 0 bytes
+ * it is gone. */
 bool record_enter_mapping(uint32_t number, uint32_t owner);
-void record_resize_mapping(uint32_t number, uint64_t bytes);
+void record_shrink_mapping(uint32_t number, uint64_t bytes);
 
 /* Gives the numbers of a stash to all threads. */
 void record_empty_stash(struct record_stash *stash);

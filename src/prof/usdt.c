@@ -70,14 +70,14 @@ SITE void usdt_free(const void *object) {
     __asm__ volatile(NOTE("free", "bin_unusual+6", "8@%0") : : "r"(object) : "memory");
 }
 
-uint64_t usdt_weight(size_t sampled, size_t usable, uint64_t rate) {
+uint64_t usdt_weight(size_t usable, uint64_t rate) {
     double interval = (double)max_size(rate, 1);
-    double chance = rate > 1 ? real_one_minus_exp((double)sampled / interval) : 1;
+    double chance = rate > 1 ? real_one_minus_exp((double)usable / interval) : 1;
     double samples = (double)usable / (chance * interval) + track_random();
     const double most = 0x1p62 / interval;
     return (uint64_t)(samples < most ? samples : most) * max_size(rate, 1);
 }
 
-COLD void usdt_tell_sampled(const void *object, size_t size, size_t sampled, size_t usable) {
-    usdt_alloc(object, size, usdt_weight(sampled, usable, track_rate()));
+COLD void usdt_tell_sampled(const void *object, size_t size, size_t usable) {
+    usdt_alloc(object, size, usdt_weight(usable, track_rate()));
 }

@@ -18,29 +18,20 @@
 void usdt_alloc(const void *object, size_t size, uint64_t weight);
 void usdt_free(const void *object);
 
-/* How many bytes an object stands for that was sampled at size `sampled` and is `usable` now. */
-uint64_t usdt_weight(size_t sampled, size_t usable, uint64_t rate);
+/* How many bytes a sampled object of this size stands for. */
+uint64_t usdt_weight(size_t usable, uint64_t rate);
 
 /* The probe with its weight; the functions below call it only if somebody listens. */
-void usdt_tell_sampled(const void *object, size_t size, size_t sampled, size_t usable);
+void usdt_tell_sampled(const void *object, size_t size, size_t usable);
 
 static inline void usdt_sampled(const void *object, size_t size, size_t usable) {
     if (UNLIKELY(bin_has_agents())) {
-        usdt_tell_sampled(object, size, usable, usable);
+        usdt_tell_sampled(object, size, usable);
     }
 }
 
 static inline void usdt_freed(const void *object) {
     if (UNLIKELY(bin_has_agents())) {
         usdt_free(object);
-    }
-}
-
-/* A resized object counts as freed and allocated again. */
-static inline void usdt_resized(const void *before, const void *object, size_t old_usable,
-                                size_t usable) {
-    if (UNLIKELY(bin_has_agents())) {
-        usdt_free(before);
-        usdt_tell_sampled(object, usable, old_usable, usable);
     }
 }

@@ -34,7 +34,7 @@ struct record {
 
 static struct record records[MOST_RECORDS];
 static _Atomic uint32_t last_id;
-static _Atomic uint64_t live_samples, freed_samples, resized_samples, refused;
+static _Atomic uint64_t live_samples, freed_samples, refused;
 static _Atomic bool refuses; /* every second sample is not recorded */
 
 static void walk_stack(uintptr_t *frame);
@@ -54,20 +54,8 @@ static inline void on_freed(uint32_t id, const void *object, size_t usable) {
     freed_samples++;
 }
 
-static inline void on_resized(uint32_t id, const void *before, const void *object,
-                              size_t old_usable, size_t usable) {
-    struct record *record = &records[id];
-    check_eq(record->object, before);
-    check_eq(record->state, LIVE);
-    check_eq(record->usable, old_usable);
-    check(old_usable != usable);
-    record->usable = usable;
-    record->object = (void *)object;
-    resized_samples++;
-}
-
 void __wrap_prof_init(void) {
-    track_events = (struct track_events){on_freed, on_resized};
+    track_events = (struct track_events){on_freed};
 }
 
 uint32_t __wrap_prof_record(size_t size, size_t usable, void *frame) {

@@ -221,6 +221,27 @@ TEST(proto_rounds_the_sizes_of_a_stack_so_that_they_add_up) {
     check_eq(objects, 28);
 }
 
+/* What a snapshot's samples say of their values: variance / value, in thousandths. */
+TEST(snapshot_says_how_sure_its_values_are) {
+    make_sampled_example();
+    contexts[0].live.byte_variance = 3.5 * contexts[0].live.all_bytes;
+    contexts[0].accumulated.object_variance = 7 * contexts[0].accumulated.all_objects;
+    size_t length = 0;
+    char *dumped = dump_to_memory(DUMP_SNAPSHOT, DUMP_NOW, &length);
+    check(dumped != NULL && length <= sizeof(profile));
+    memcpy(profile, dumped, length);
+    profile_end = profile + length;
+    dump_release(dumped, length);
+    bool found = false;
+    struct field sample;
+    for (size_t i = 0; find_field(2, i, &sample); i++) {
+        found |= label(sample, "inuse_space_grain") == 3500 &&
+                 label(sample, "alloc_objects_grain") == 7000 &&
+                 label(sample, "inuse_objects_grain") == 0;
+    }
+    check(found);
+}
+
 TEST(proto_has_each_address_once_in_its_mapping) {
     make_sampled_example();
     dump_profile(DUMP_NOW);

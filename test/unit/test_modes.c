@@ -201,6 +201,30 @@ TEST(counters_follow_realloc) {
     check_eq(*allocated, *deallocated);
 }
 
+static void check_kept(void *object, size_t size) {
+    uint64_t allocated = thread_allocated(), deallocated = thread_deallocated();
+    uint64_t *live = thread_allocated_live(), before = *live, peak = thread_peak();
+    check_eq(tally_realloc(object, size), object);
+    check_eq(thread_allocated() - allocated, usable(object));
+    check_eq(thread_deallocated() - deallocated, usable(object));
+    check_eq(*live - before, usable(object));
+    check_eq(thread_peak(), peak);
+}
+
+TEST(counters_follow_a_realloc_that_changes_nothing) {
+    start_heap();
+    void *small = tally_malloc(100);
+    uint64_t allocated = thread_allocated(), deallocated = thread_deallocated();
+    check_eq(tally_realloc(small, 110), small); /* before anybody counts call by call */
+    check_eq(thread_allocated() - allocated, usable(small));
+    check_eq(thread_deallocated() - deallocated, usable(small));
+    check_kept(small, 105);
+    void *large = tally_malloc(100000);
+    check_kept(large, 100001);
+    tally_free(small);
+    tally_free(large);
+}
+
 TEST(peak_is_the_largest_difference_since_the_reset) {
     start_heap();
     thread_reset_peak();
@@ -218,6 +242,31 @@ TEST(peak_is_the_largest_difference_since_the_reset) {
     check_eq(thread_peak(), 0); /* below where it began */
     void *third = tally_malloc(200000);
     check_eq(thread_peak(), usable(third) - one);
+}
+
+enum { PEAK_BLOCKS = 100000, PEAK_BYTES = 112 };
+
+static void *reach_a_peak(void *large) {
+    static __thread void *blocks[PEAK_BLOCKS];
+    size_t held = large != NULL ? 5 << 20 : 0;
+    void *block = large != NULL ? tally_malloc(held) : NULL;
+    for (unsigned i = 0; i < PEAK_BLOCKS; i++) {
+        blocks[i] = tally_malloc(PEAK_BYTES);
+    }
+    for (unsigned i = 0; i < PEAK_BLOCKS; i++) {
+        tally_free(blocks[i]);
+    }
+    tally_free(block);
+    size_t most = held + (size_t)PEAK_BLOCKS * PEAK_BYTES;
+    check(thread_peak() > most - (256 << 10) && thread_peak() <= most + 4096);
+    return NULL;
+}
+
+TEST(peak_is_known_before_anybody_asks) {
+    start_heap();
+    run_threads(1, reach_a_peak, NULL);
+    run_threads(3, reach_a_peak, &(int){0});
+    heap_verify();
 }
 
 static void *count_in_thread(void *argument) {

@@ -38,8 +38,11 @@ struct model {
 static struct model model;
 
 static struct prof_sum sum_of(const struct live *live) {
-    return (struct prof_sum){1, live->usable, live->size, live->weight,
-                             live->weight * (double)live->usable};
+    return (struct prof_sum){.objects = 1,
+                             .bytes = live->usable,
+                             .requested = live->size,
+                             .all_objects = live->weight,
+                             .all_bytes = live->weight * (double)live->usable};
 }
 
 static void subtract(struct prof_sum *sum, const struct prof_sum *other) {
@@ -231,40 +234,33 @@ TEST(a_reset_changes_the_rate_of_what_comes) {
     check_eq(prof_lg_sample(), 63);
 }
 
-TEST(a_resize_moves_bytes_and_keeps_the_chance_of_the_sample) {
-    arm(20);
-    uint32_t id = record(0, 900000, 1 << 20);
-    struct prof_totals before = check_totals();
-    track_events.resized(id, &object, &object, 1 << 20, 4 << 20);
-    struct prof_totals after = check_totals();
-    check_eq(after.live.objects, 1);
-    check_eq(after.live.bytes, 4 << 20);
-    check_eq(after.accumulated.objects, 1);
-    check_eq(after.accumulated.bytes, 4 << 20);
-    check(after.live.all_objects == before.live.all_objects);
-    check(fabs(after.live.all_bytes - 4 * before.live.all_bytes) < 8);
-    check_same(&after.peak, &after.live);
-    track_events.resized(id, &object, &object, 4 << 20, 1 << 19);
-    struct prof_totals shrunk = check_totals();
-    check_eq(shrunk.live.bytes, 1 << 19);
-    check_eq(shrunk.live.requested, 1 << 19);
-    check_eq(shrunk.accumulated.bytes, 4 << 20);
-    check_same(&shrunk.peak, &after.live);
-    release(id, 1 << 19);
-    check_eq(check_totals().live.bytes, 0);
+/* A sum of v / p has the variance v^2 (1 - p) / p^2 for each sample. */
+static double variance_of(double value, double size, double rate) {
+    double p = -expm1(-size / rate);
+    return value * value * (1 - p) / (p * p);
 }
 
-TEST(a_resize_of_what_was_forgotten_changes_nothing) {
-    arm(0);
-    uint32_t id = record(0, 900000, 1 << 20);
-    prof_reset(0);
-    record(0, 10, 16); /* the same context, in its new life */
-    track_events.resized(id, &object, &object, 1 << 20, 4 << 20);
+static bool is_near(double value, double wanted) {
+    return fabs(value - wanted) <= 1e-3 * wanted;
+}
+
+TEST(sums_know_their_variance) {
+    const double rate = 0x1p19;
+    arm(19);
+    uint32_t large = record(0, 1 << 20, 1 << 20);
+    uint32_t small = record(0, 4096, 4096);
     struct prof_totals totals = check_totals();
-    check_eq(totals.live.bytes, 16);
-    check_eq(totals.accumulated.bytes, 16);
-    release(id, 4 << 20);
-    check_eq(check_totals().live.bytes, 16);
+    double of_large = variance_of(0x1p20, 0x1p20, rate), of_small = variance_of(4096, 4096, rate);
+    check(is_near(totals.live.byte_variance, of_large + of_small));
+    check(is_near(totals.live.object_variance,
+                  variance_of(1, 0x1p20, rate) + variance_of(1, 4096, rate)));
+    release(small, 4096);
+    totals = check_totals();
+    check(is_near(totals.live.byte_variance, of_large));
+    check(is_near(totals.accumulated.byte_variance, of_large + of_small));
+    check(is_near(totals.peak.byte_variance, of_large + of_small));
+    release(large, 1 << 20);
+    check(check_totals().live.byte_variance == 0);
 }
 
 TEST(what_could_not_be_allocated_leaves_no_trace) {

@@ -116,6 +116,27 @@ TEST(calloc_clears_what_was_used_before) {
     }
 }
 
+TEST(flags_leave_the_size_that_is_asked_for) {
+    static const int flags[] = {0,
+                                MALLOCX_ZERO,
+                                MALLOCX_ALIGN(8),
+                                MALLOCX_ALIGN(64),
+                                MALLOCX_ALIGN(64) | MALLOCX_ZERO,
+                                MALLOCX_TCACHE_NONE};
+    static const size_t sizes[] = {1, 100, 5000, 50001};
+    start_exactly();
+    for (unsigned i = 0; i < sizeof flags / sizeof flags[0]; i++) {
+        for (unsigned s = 0; s < 4; s++) {
+            void *object = je_mallocx(sizes[s], flags[i]);
+            check_eq(records[id_of(object)].size, sizes[s]);
+            check_eq(records[id_of(object)].usable, tally_usable_size(object));
+            object = je_rallocx(object, 3 * sizes[s] + 200, flags[i]);
+            check_eq(records[id_of(object)].size, 3 * sizes[s] + 200);
+            tally_free(object);
+        }
+    }
+}
+
 TEST(realloc_keeps_the_number_where_the_object_stays) {
     start_exactly();
     void *object = tally_malloc(100);
@@ -131,33 +152,74 @@ TEST(realloc_keeps_the_number_where_the_object_stays) {
     check_eq(live_samples, 0);
 }
 
-TEST(large_object_keeps_its_number_when_it_grows_shrinks_and_moves) {
+TEST(large_object_is_sampled_anew_when_it_grows_shrinks_and_moves) {
     start_exactly();
     char *object = tally_malloc(3 * MIB);
     uint32_t id = id_of(object);
     object[0] = 7;
-    object = tally_realloc(object, 2 * MIB);
-    check_eq(resized_samples, 1);
-    check_eq(records[id].usable, 2 * MIB);
-    object = tally_realloc(object, 2 * MIB + 4096);
-    check_eq(resized_samples, 2);
     unsigned moves = 0;
-    for (unsigned i = 0; i < 6; i++) {
+    for (unsigned i = 0; i < 8; i++) {
         void *wall = tally_malloc(64 * KIB); /* so that it cannot grow where it is */
-        char *moved = tally_realloc(object, tally_usable_size(object) + 2 * MIB);
-        moves += moved != object;
-        object = moved;
-        check_eq(id_of(object), id);
+        size_t size = i == 0 ? 2 * MIB : tally_usable_size(object) + (i == 1 ? 4096 : 2 * MIB);
+        char *resized = tally_realloc(object, size - 5);
+        moves += resized != object;
+        object = resized;
+        check_eq(records[id].state, FREED);
+        id = id_of(object);
+        check_eq(id, last_id);
         check_eq(records[id].object, object);
+        check_eq(records[id].size, size - 5);
         check_eq(records[id].usable, tally_usable_size(object));
         check_eq(object[0], 7);
         tally_free(wall);
         heap_verify();
     }
     check(moves > 0);
+    check_eq(tally_realloc(object, tally_usable_size(object)), object);
+    check_eq(id_of(object), id); /* the same usable bytes are no resize */
     tally_free(object);
     check_eq(records[id].state, FREED);
     check_eq(live_samples, 0);
+}
+
+/* Objects go through these sizes, each step decided by itself. */
+static void resize_many(const size_t *sizes, unsigned steps, uint64_t seed) {
+    enum { OBJECTS = 200 };
+    const uint64_t rate = 512 * KIB;
+    void *objects[OBJECTS];
+    begin(seed, rate);
+    uint64_t all = samples();
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        objects[i] = tally_malloc(sizes[0]);
+    }
+    struct tally taken = {.seen = 0};
+    expect(&taken, OBJECTS, sizes[0], rate);
+    for (unsigned step = 1; step < steps; step++) {
+        for (unsigned i = 0; i < OBJECTS; i++) {
+            objects[i] = tally_realloc(objects[i], sizes[step]);
+        }
+        struct tally live = {.seen = (double)live_samples};
+        expect(&live, OBJECTS, sizes[step], rate);
+        check_within(&live, 4, "live after a resize", sizes[step], rate);
+        expect(&taken, OBJECTS, sizes[step], rate);
+    }
+    taken.seen = (double)(samples() - all);
+    check_within(&taken, 4, "taken by all resizes", sizes[0], rate);
+    heap_verify();
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        tally_free(objects[i]);
+    }
+    check_eq(live_samples, 0);
+}
+
+TEST(resized_object_is_sampled_by_the_chance_of_its_new_size) {
+    static const size_t growing[] = {10000, 40000, 100000, 300000, MIB, 3 * MIB / 2},
+                        shrinking[] = {2 * MIB, MIB, 700000, 200000, 40000, 10000};
+    start_heap_with("narenas:1");
+    for (unsigned seed = 1; seed <= 5; seed++) {
+        resize_many(growing, 6, seed);
+        resize_many(shrinking, 6, seed + 5);
+    }
 }
 
 TEST(second_free_of_a_tracked_object_dies) {

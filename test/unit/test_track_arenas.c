@@ -57,32 +57,76 @@ static void *hook_alloc(struct extent_hooks *hooks, void *address, size_t size, 
     return hooks_default.alloc(&hooks_default, address, size, alignment, zero, commit, arena);
 }
 
-TEST(memory_from_hooks_is_not_sampled) {
+TEST(memory_from_hooks_is_sampled_too) {
     start_exactly();
     static struct extent_hooks hooks = {.alloc = hook_alloc};
     int arena = arena_create(&hooks);
     check(arena >= 0);
-    uint64_t before = samples();
     void *small = je_mallocx(100, MALLOCX_ARENA((unsigned)arena));
     void *large = je_mallocx(MIB, MALLOCX_ARENA((unsigned)arena));
     check(small != NULL && large != NULL);
+    check(id_of(small) != 0 && id_of(large) != 0);
+    check_eq(heap_look(small).span->arena, (unsigned)arena | ARENA_HOOKED | ARENA_TRACKED);
     check(thread_set_arena((unsigned)arena));
+    void *objects[200];
     for (unsigned i = 0; i < 1000; i++) {
-        void *object = tally_malloc(all_sizes[i % SIZES]);
-        check(object != NULL);
-        tally_free(object);
+        void **object = &objects[i % 200];
+        if (i >= 200) {
+            tally_free(*object);
+        }
+        *object = tally_malloc(all_sizes[i % SIZES]);
+        check(id_of(*object) == last_id);
+        check(heap_look(*object).span->arena & ARENA_HOOKED);
     }
-    check_eq(samples(), before);
+    heap_verify();
+    for (unsigned i = 0; i < 200; i++) {
+        tally_free(objects[i]);
+    }
+    large = je_rallocx(large, 2 * MIB, MALLOCX_ARENA((unsigned)arena));
+    check_eq(id_of(large), last_id);
+    check_eq(records[last_id].usable, 2 * MIB);
     thread_set_arena(0);
     tally_free(small);
+    check_eq(heap_look(small).verdict, HEAP_DOUBLE_FREE);
     tally_free(large);
-    void *object = tally_malloc(100);
-    check_eq(samples(), before + 1);
-    tally_free(object);
+    check_eq(live_samples, 0);
     heap_verify();
 }
 
-TEST(arena_that_gets_hooks_late_is_no_longer_sampled) {
+TEST(memory_from_hooks_is_sampled_by_its_size) {
+    start_heap_with("narenas:1");
+    static struct extent_hooks hooks = {.alloc = hook_alloc};
+    int arena = arena_create(&hooks);
+    check(thread_set_arena((unsigned)arena));
+    begin(3, 1000);
+    struct tally tally = {0};
+    for (unsigned i = 0; i < 20000; i++) {
+        tally_free(tally_malloc(100));
+    }
+    expect(&tally, 20000, 100, 1000);
+    tally.seen = (double)samples();
+    check_within(&tally, 4, "from hooks", 100, 1000);
+    check(arena_reset((unsigned)arena));
+    check_eq(live_samples, 0);
+    heap_verify();
+}
+
+TEST(reset_of_an_arena_with_hooks_ends_its_samples) {
+    start_exactly();
+    static struct extent_hooks hooks = {.alloc = hook_alloc};
+    int arena = arena_create(&hooks);
+    for (unsigned i = 0; i < 500; i++) {
+        check(je_mallocx(all_sizes[i % SIZES], MALLOCX_ARENA((unsigned)arena)) != NULL);
+    }
+    check_eq(live_samples, 500);
+    check(arena_reset((unsigned)arena));
+    check_eq(live_samples, 0);
+    heap_verify();
+    check(arena_destroy((unsigned)arena));
+    heap_verify();
+}
+
+TEST(arena_that_gets_hooks_late_stays_sampled) {
     start_exactly();
     static struct extent_hooks hooks = {.alloc = hook_alloc};
     int arena = arena_create(NULL);
@@ -93,10 +137,10 @@ TEST(arena_that_gets_hooks_late_is_no_longer_sampled) {
     uint64_t seen = samples();
     for (unsigned i = 0; i < 1000; i++) {
         void *object = tally_malloc(100);
-        check(object != NULL);
+        check(object != NULL && heap_look(object).span->arena & ARENA_HOOKED);
         tally_free(object);
     }
-    check_eq(samples(), seen);
+    check_eq(samples(), seen + 1000);
     tally_free(before);
     check_eq(live_samples, 0);
     heap_verify();

@@ -15,6 +15,7 @@
 #include "common/glyph.h"
 #include "made_profile.h"
 #include "profile/estimate.h"
+#include "profile/figure.h"
 #include "random.h"
 #include "test.h"
 
@@ -69,7 +70,7 @@ static const char *print(struct profile *profile, struct view view, view_fn run)
     view.columns = view.columns != 0 ? view.columns : selected->type_count;
     view.base = view.base != 0 ? view.base : (uint32_t)PROFILE_NONE;
     view.whole = profile_total(profile, view.base != PROFILE_NONE ? view.base : view.type);
-    view.variances = estimate_all(selected);
+    view.facts = estimate_all(selected);
     free(printed);
     view.out = open_memstream(&printed, &length);
     view_print_heading(&view);
@@ -477,7 +478,7 @@ static void compare_with_model(struct random *random) {
     }
     struct view view = {
         .profile = profile, .select = &select_all, .type = 3, .partner = 2, .base = PROFILE_NONE};
-    view.variances = estimate_all(profile);
+    view.facts = estimate_all(profile);
     view_index(&view);
     struct view_weight *weights = view_weigh(&view);
     unsigned found = 0;
@@ -541,8 +542,8 @@ TEST(the_margin_holds_the_truth_in_95_of_100_samplings) {
     int hits = 0;
     for (int round = 0; round < ROUNDS; round++) {
         struct profile *profile = sampled(&random, sizes, counts, 5, 65536);
-        double error = fabs((double)profile_total(profile, 3) - truth[1]);
-        hits += error <= 1.96 * sqrt(estimate_variance(profile, 3));
+        struct figure figure = figure_total(profile, 3);
+        hits += figure.low <= truth[1] && truth[1] <= figure.high;
         profile_free(profile);
     }
     check(hits > ROUNDS * 92 / 100);
@@ -554,18 +555,50 @@ TEST(the_margin_of_objects_much_smaller_than_the_period_is_that_of_counting) {
     profile->period = 512 << 10;
     make_sample(profile, "main", (int64_t[]){0, 0, INT64_C(1) << 26, INT64_C(1) << 29});
     double expected = 1024.0 * (512 << 10) * (512 << 10); /* 1024 samples of 512 KiB */
-    check(fabs(estimate_variance(profile, 3) / expected - 1) < 0.001);
+    check(fabs(estimate_total(profile, 3).variance / expected - 1) < 0.001);
     check(strncmp(print_plain(profile, view_top),
                   "inuse_space 512.0 MiB \u00b1 6.1 % (sampled, 95 % sure)", 50) == 0);
 }
 
 TEST(what_was_recorded_whole_has_no_margin) {
     struct profile *profile = example();
-    check(estimate_variance(profile, 3) == 0);
+    check(estimate_total(profile, 3).variance == 0);
     profile->source = made_text(profile, "folded");
-    check(estimate_variance(profile, 3) < 0);
+    check(estimate_total(profile, 3).variance < 0);
     check(strncmp(print_plain(profile, view_top), "inuse_space 118.2 MiB \u00b1 unknown \u00b7 5",
                   35) == 0);
+}
+
+/* As where one stack has allocated blocks of all sizes: the mean tells nothing. */
+TEST(the_margin_is_what_the_writer_has_found_from_the_samples) {
+    struct profile *profile = make_profile();
+    profile->period = 512 << 10;
+    struct profile_label grain = {.key = made_text(profile, "inuse_space_grain"),
+                                  .number = 1000000, /* thousandths */
+                                  .unit = made_text(profile, "thousandths")};
+    make_labelled(profile, "main", (int64_t[]){0, 0, 100, 4000000}, &grain, 1);
+    check(estimate_total(profile, 3).variance == 4e9);
+    check(estimate_total(profile, 2).variance > 0);
+    check(strstr(print_plain(profile, view_traces), "grain") == NULL);
+}
+
+TEST(few_samples_have_a_margin_that_differs_by_side) {
+    struct profile *profile = make_profile();
+    profile->period = 512 << 10;
+    make_sample(profile, "main", (int64_t[]){0, 0, INT64_C(4) << 13, INT64_C(4) << 19});
+    struct figure figure = figure_total(profile, 3);                 /* four samples */
+    check(figure.low > 0.33 * 0x1p21 && figure.low < 0.36 * 0x1p21); /* 1.35 and 9.5 of them */
+    check(figure.high > 2.35 * 0x1p21 && figure.high < 2.4 * 0x1p21);
+    const char *wanted = "inuse_space 2.0 MiB \u221267 +138 % (sampled, 95 % sure)";
+    check(strncmp(print_plain(profile, view_top), wanted, strlen(wanted)) == 0);
+}
+
+TEST(where_nothing_was_sampled_there_may_be_a_little) {
+    struct profile *profile = make_profile();
+    profile->period = 1000;
+    make_sample(profile, "main", (int64_t[]){1, 1, 0, 0});
+    struct figure figure = figure_total(profile, 3);
+    check(figure.low == 0 && figure.high > 2400 && figure.high < 2600);
 }
 
 TEST(the_margin_of_time_is_that_of_counting_ticks) {
@@ -575,8 +608,8 @@ TEST(the_margin_of_time_is_that_of_counting_ticks) {
     profile->period = 10000000;
     profile->period_type.unit = made_text(profile, "nanoseconds");
     make_sample(profile, "main", (int64_t[]){400, INT64_C(4000000000)});
-    check(estimate_variance(profile, 0) == 400);
-    check(estimate_variance(profile, 1) == 4e9 * 1e7);
+    check(estimate_total(profile, 0).variance == 400);
+    check(estimate_total(profile, 1).variance == 4e9 * 1e7);
     profile->default_type = 1;
     check_str(print_plain(profile, view_tree),
               "cpu 4.0 s \u00b1 9.8 % (sampled, 95 % sure) \u00b7 1 stack\n"
