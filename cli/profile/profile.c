@@ -393,7 +393,7 @@ bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *s
     int length = end != NULL ? (int)(end - name) : 0;
     if (length == 4 && strncmp(name, "temp", 4) == 0) {
         name = "alloc", length = 5;
-    } else if (length == 5 && strncmp(name, "slack", 5) == 0) {
+    } else if (strcmp(name, "slack_space") == 0 || strcmp(name, "pinned_space") == 0) {
         name = "inuse", length = 5;
     }
     char text[128];

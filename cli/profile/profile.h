@@ -134,7 +134,7 @@ static inline int64_t profile_value(const struct profile *profile, uint32_t samp
 uint32_t profile_find_type(const struct profile *profile, const char *name);
 
 /* The types of bytes and of objects that belong to a type: "inuse_space" and "inuse_objects" for
- * either of these and for "slack_space".  False, and PROFILE_NONE, where one is missing. */
+ * either of these, for "slack_space" and for "pinned_space".  False, and PROFILE_NONE, where one is missing. */
 bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *space,
                        uint32_t *objects);
 

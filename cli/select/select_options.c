@@ -10,7 +10,7 @@ struct select args_select = {
 const struct arg_option args_select_options[] = {
     {"metric", 'm', ARG_TEXT, "METRIC", NULL, false, &args_select.metric,
      "What is counted: inuse_space, inuse_objects, alloc_space, alloc_objects, peak_space, "
-     "peak_objects, temp_objects, slack_space, cpu; `tally info` lists those of a profile"},
+     "peak_objects, temp_objects, slack_space, pinned_space, cpu; `tally info` lists those of a profile"},
     {"focus", 0, ARG_TEXT, "RE", NULL, false, &args_select.focus,
      "Only stacks with a frame whose function, file or module matches"},
     {"ignore", 0, ARG_TEXT, "RE", NULL, false, &args_select.ignore,

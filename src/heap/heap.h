@@ -503,6 +503,30 @@ struct track_events {
 };
 extern struct track_events track_events HIDDEN;
 
+/* ---------------------------------------------------------------- what objects keep (pinned.c) */
+
+/* Where to look later for the space that a sampled object keeps, which the caller has just
+ * allocated or resized: on its own page where most objects of its class are sampled, otherwise on
+ * the one it would have been put on.  Not an address, so that no search for leaks follows it; 0:
+ * nowhere. */
+uintptr_t pinned_place(const void *object, size_t usable);
+
+/* What was last seen; zeros at first. */
+struct pinned_survey {
+    struct {
+        uintptr_t start;
+        size_t live_bytes;
+        uint32_t live; /* objects, also those that only reach into it */
+    } pages[CLASS_COUNT];
+    uintptr_t sheet; /* of which `words` is a copy; 0: of none */
+    uint64_t words[512];
+};
+
+/* The object's share, in bytes, of the free space in the pages that cannot be given back because
+ * of it: that of each page is divided among the live objects on it.  Objects in caches count as
+ * free.  Large objects own their pages alone and keep nothing. */
+double pinned_share(struct pinned_survey *survey, uintptr_t place, size_t usable);
+
 /* ---------------------------------------------------------------- leaks */
 
 /* Objects that are no leaks carry a mark in their number, beside what the layer above has put

@@ -164,15 +164,34 @@ static void carve(struct span *slab, uint32_t sheets) {
     publish(slab, sheets);
 }
 
-/* Carves the lowest sheet that an object starts in; there is one. */
-static void carve_lowest(struct span *slab) {
+/* The lowest sheet that is not carved and that an object starts in; there is one. */
+static unsigned lowest_uncarved(const struct span *slab) {
     const struct size_class *sc = slab_class(slab);
     uint32_t left = slab->uncarved;
     while (first_start(sc, bits_lowest(left)) == first_start(sc, bits_lowest(left) + 1)) {
         left &= left - 1;
         assert(left != 0);
     }
-    carve(slab, left & -left);
+    return bits_lowest(left);
+}
+
+static void carve_lowest(struct span *slab) {
+    carve(slab, UINT32_C(1) << lowest_uncarved(slab));
+}
+
+uintptr_t slab_next(const struct span *slab) {
+    const struct size_class *sc = slab_class(slab);
+    assert(!slab_is_full(slab));
+    unsigned index = 0;
+    if (slab_nfree(slab) == 0) {
+        index = first_start(sc, lowest_uncarved(slab));
+    } else {
+        while (slab->bits[index / 64] == 0) {
+            index += 64;
+        }
+        index += bits_lowest(slab->bits[index / 64]);
+    }
+    return slab->base + (uintptr_t)index * sc->size;
 }
 
 void slab_publish_granule(struct span *slab, uintptr_t object) {

@@ -43,6 +43,9 @@ void slab_destroy(struct span *slab);
 /* Moves up to `count` free objects, lowest address last, to slots[0..]; returns how many. */
 unsigned slab_take(struct span *slab, void **slots, unsigned count);
 
+/* The object that would be taken next; the slab is not full. */
+uintptr_t slab_next(const struct span *slab);
+
 /* Carves what is missing of the granule `object` lies in, so that its frees become fast. */
 void slab_publish_granule(struct span *slab, uintptr_t object);
 

@@ -7,10 +7,11 @@
  * Values are our estimates; no reader multiplies.  Addresses lie inside the call: one less than its
  * return address.
  *
- * A dump is compressed by gzip and has the four types that readers expect.  A snapshot of a
- * container (frames.h) is plain, because the command compresses, and has four more: the peak,
- * short-lived objects, and how many of the bytes in use nobody asked for.  The last is an estimate
- * from the samples of a context: their share of rounding, times what they stand for.
+ * A dump is compressed by gzip and has the four types that readers expect, how many of the bytes in
+ * use nobody asked for, and, unless it is of the peak, how much free space they keep (pinned.c).  A
+ * snapshot of a container (frames.h) is plain, because the command compresses, and also has the
+ * peak and short-lived objects.  Rounding is an estimate from the samples of a context: their share
+ * of it, times what they stand for.
  */
 #include <errno.h>
 
@@ -31,6 +32,7 @@ enum word {
     WORD_PEAK_SPACE,
     WORD_TEMP_OBJECTS,
     WORD_SLACK_SPACE,
+    WORD_PINNED_SPACE,
     WORD_SPACE,
     WORD_THREAD,
     WORD_REQUEST,
@@ -55,19 +57,35 @@ static const char *const words[WORDS] = {
     [WORD_PEAK_SPACE] = "peak_space",
     [WORD_TEMP_OBJECTS] = "temp_objects",
     [WORD_SLACK_SPACE] = "slack_space",
+    [WORD_PINNED_SPACE] = "pinned_space",
     [WORD_SPACE] = "space",
     [WORD_THREAD] = "thread",
     [WORD_REQUEST] = "request",
     [WORD_DROP_FRAMES] = DROP_FRAMES,
 };
 
-enum { DUMP_VALUES = 4, SNAPSHOT_VALUES = 8 };
+/* The types of values, and which kinds of profile have them. */
+enum { IN_DUMP = 1, IN_PEAK = 2, IN_SNAPSHOT = 4, IN_ALL = IN_DUMP | IN_PEAK | IN_SNAPSHOT };
+enum { VALUES = 9 };
+static const struct {
+    uint8_t name, unit, kinds;
+} types[VALUES] = {
+    {WORD_ALLOC_OBJECTS, WORD_COUNT, IN_ALL},
+    {WORD_ALLOC_SPACE, WORD_BYTES, IN_ALL},
+    {WORD_INUSE_OBJECTS, WORD_COUNT, IN_ALL},
+    {WORD_INUSE_SPACE, WORD_BYTES, IN_ALL},
+    {WORD_PEAK_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
+    {WORD_PEAK_SPACE, WORD_BYTES, IN_SNAPSHOT},
+    {WORD_TEMP_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
+    {WORD_SLACK_SPACE, WORD_BYTES, IN_ALL},
+    {WORD_PINNED_SPACE, WORD_BYTES, IN_DUMP | IN_SNAPSHOT},
+};
 
 /* Exists for the time of one dump. */
 struct heap_proto {
     struct proto *proto;
     const struct extract *extract;
-    unsigned values; /* of a sample */
+    unsigned kind; /* IN_DUMP, IN_PEAK or IN_SNAPSHOT */
 };
 
 /* ---------------------------------------------------------------- samples */
@@ -92,7 +110,7 @@ static double slack_of(const struct prof_sum *live) {
 }
 
 static void put_values(const struct heap_proto *heap, const struct extract_row *row) {
-    const double values[SNAPSHOT_VALUES] = {
+    const double values[VALUES] = {
         row->accumulated.all_objects,
         row->accumulated.all_bytes,
         row->live.all_objects,
@@ -101,9 +119,12 @@ static void put_values(const struct heap_proto *heap, const struct extract_row *
         row->peak_bytes,
         row->temporary,
         slack_of(&row->live),
+        row->pinned,
     };
-    for (unsigned i = 0; i < heap->values; i++) {
-        proto_put_varint(&heap->proto->inner, extract_round(values[i]));
+    for (unsigned i = 0; i < VALUES; i++) {
+        if (types[i].kinds & heap->kind) {
+            proto_put_varint(&heap->proto->inner, extract_round(values[i]));
+        }
     }
     proto_put_inner(heap->proto, SAMPLE_VALUE);
 }
@@ -153,16 +174,10 @@ static void write_comments(const struct heap_proto *heap) {
 }
 
 static void write_types(const struct heap_proto *heap) {
-    struct proto *proto = heap->proto;
-    proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_ALLOC_OBJECTS, WORD_COUNT);
-    proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_ALLOC_SPACE, WORD_BYTES);
-    proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_INUSE_OBJECTS, WORD_COUNT);
-    proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_INUSE_SPACE, WORD_BYTES);
-    if (heap->values == SNAPSHOT_VALUES) {
-        proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_PEAK_OBJECTS, WORD_COUNT);
-        proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_PEAK_SPACE, WORD_BYTES);
-        proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_TEMP_OBJECTS, WORD_COUNT);
-        proto_write_type(proto, PROFILE_SAMPLE_TYPE, WORD_SLACK_SPACE, WORD_BYTES);
+    for (unsigned i = 0; i < VALUES; i++) {
+        if (types[i].kinds & heap->kind) {
+            proto_write_type(heap->proto, PROFILE_SAMPLE_TYPE, types[i].name, types[i].unit);
+        }
     }
 }
 
@@ -186,8 +201,8 @@ static void write_profile(const struct heap_proto *heap) {
 
 int dump_proto_write(struct out *out, const struct extract *extract, const struct maps *maps,
                      bool is_snapshot) {
-    struct heap_proto heap = {.extract = extract,
-                              .values = is_snapshot ? SNAPSHOT_VALUES : DUMP_VALUES};
+    struct heap_proto heap = {.extract = extract};
+    heap.kind = is_snapshot ? IN_SNAPSHOT : extract->what == DUMP_PEAK ? IN_PEAK : IN_DUMP;
     heap.proto = proto_begin(out, maps, (struct proto_words){words, WORDS}, is_snapshot);
     if (heap.proto == NULL) {
         return -ENOMEM;

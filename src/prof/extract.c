@@ -143,6 +143,7 @@ static bool read_rows(struct extract *extract) {
         rows(extract)[extract->count++] = (struct extract_row){
             .stack = context.stack,
             .thread = context.thread,
+            .context = i,
             .live = *live,
             .accumulated = context.accumulated,
             .peak_objects = context.peak.all_objects,
@@ -240,6 +241,23 @@ int extract_read(struct extract *extract, enum dump_what what) {
     }
     extract_release(extract);
     return -ENOMEM;
+}
+
+int extract_read_pinned(struct extract *extract) {
+    struct pile memory = {0};
+    uint32_t contexts = prof_context_count();
+    if (!pile_grow(&memory, sizeof(struct pinned_survey) + contexts * sizeof(double))) {
+        return -ENOMEM;
+    }
+    struct pinned_survey *survey = (struct pinned_survey *)(void *)memory.bytes;
+    double *by_context = (double *)(void *)(survey + 1);
+    prof_add_pinned(survey, by_context, contexts);
+    for (uint32_t i = 0; i < extract->count; i++) {
+        struct extract_row *row = &rows(extract)[i];
+        row->pinned = row->context < contexts ? by_context[row->context] : 0;
+    }
+    pile_release(&memory);
+    return 0;
 }
 
 void extract_release(struct extract *extract) {

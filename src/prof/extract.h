@@ -25,6 +25,10 @@ struct prof_context {
     double temporary; /* objects freed within a millisecond; only while opt.run_file is set */
 };
 
+/* Adds to `by_context`, one element per index above, what live samples of each stand for of the
+ * space that pinned_share speaks of.  `survey` is all zeros. */
+void prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t contexts);
+
 uint32_t prof_context_count(void);
 bool prof_read_context(uint32_t index, struct prof_context *context);
 
@@ -37,10 +41,12 @@ void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
 struct extract_row {
     uint32_t stack, thread;
     uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */
-    size_t first;   /* where its addresses begin */
+    uint32_t context;
+    size_t first; /* where its addresses begin */
     struct prof_sum live, accumulated;
     double peak_objects, peak_bytes; /* estimates of all */
     double temporary;                /* of prof_context */
+    double pinned;                   /* bytes; 0 until extract_read_pinned */
 };
 
 struct extract_thread {
@@ -63,6 +69,9 @@ struct extract {
 /* 0 or -ENOMEM, with nothing to release. */
 int extract_read(struct extract *extract, enum dump_what what);
 void extract_release(struct extract *extract);
+
+/* Asks the heap how much free space each row keeps now: 0 or -ENOMEM. */
+int extract_read_pinned(struct extract *extract);
 
 /* The row at this place in the order. */
 const struct extract_row *extract_row(const struct extract *extract, uint32_t place);

@@ -442,6 +442,7 @@ static inline uint32_t make_record(size_t size, size_t usable, void *frame) {
     record->slack = (int32_t)(usable - size);
     record->usable = usable;
     *record_birth(id) = time_of_birth();
+    *record_place(id) = 0;
     return id;
 }
 
@@ -474,6 +475,7 @@ void prof_recorded(uint32_t id, const void *object) {
     /* Until it is entered, the record holds its stack. */
     tell_sample *hook = get_hook(&tell_hooks.sample);
     uint32_t stack = UNLIKELY(hook != NULL) ? record_at(id)->context : 0;
+    *record_place(id) = pinned_place(object, record_at(id)->usable);
     record_enter(id, self.sampler->owner, &self.sampler->stash);
     if (UNLIKELY(hook != NULL)) {
         call_sample_hook(hook, record_at(id), stack, object);
@@ -530,5 +532,6 @@ static void event_resized(uint32_t id, const void *before, const void *object, s
     usdt_resized(before, object, old_usable, usable);
     if (id != PROF_UNRECORDED) {
         record_resize(id, usable);
+        __atomic_store_n(record_place(id), pinned_place(object, usable), __ATOMIC_RELAXED);
     }
 }

@@ -48,6 +48,22 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
     return true;
 }
 
+/* The ledger is copied a few records at a time: no lock may be held while the heap is asked. */
+void prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t contexts) {
+    enum { AT_ONCE = 32 };
+    struct record_kept kept[AT_ONCE];
+    for (uint32_t next = 1; next != 0;) {
+        unsigned count = record_read_kept(&next, kept, AT_ONCE);
+        for (unsigned i = 0; i < count; i++) {
+            uint32_t context = kept[i].context - 1;
+            if (context < contexts) {
+                double share = pinned_share(survey, kept[i].place, kept[i].usable);
+                by_context[context] += share * ((double)kept[i].weight / WEIGHT_ONE);
+            }
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- threads and records */
 
 uint32_t prof_thread_count(void) {

@@ -55,6 +55,7 @@ static struct {
        .rate = 1};
 
 struct table record_births = {.item_bytes = sizeof(uint64_t)};
+struct table record_places = {.item_bytes = sizeof(uintptr_t)};
 struct table record_table = {.item_bytes = sizeof(struct record)}; /* from 1 on */
 
 /* ---------------------------------------------------------------- sums */
@@ -237,7 +238,8 @@ static uint32_t take_number(void) {
         return *unused_at(--g.nunused);
     }
     bool has_room = g.last < PROF_UNRECORDED - 1 && table_reach(&record_table, g.last + 1) &&
-                    table_reach(&record_births, g.last + 1) && table_reach(&g.unused, g.last);
+                    table_reach(&record_births, g.last + 1) &&
+                    table_reach(&record_places, g.last + 1) && table_reach(&g.unused, g.last);
     return has_room ? ++g.last : 0;
 }
 
@@ -485,6 +487,24 @@ bool record_peek(uint32_t number, struct prof_live *live) {
         .born_ns = *record_birth(number),
     };
     return true;
+}
+
+/* Looks at no more numbers than it may copy, so that the lock is held for a moment. */
+unsigned record_read_kept(uint32_t *next, struct record_kept *kept, unsigned most) {
+    unsigned count = 0;
+    record_lock();
+    uint32_t end = (uint32_t)min_size(*next + (size_t)most, (size_t)g.last + 1);
+    for (uint32_t i = *next; i < end; i++) {
+        const struct record *record = record_at(i);
+        if (record->generation == g.generation && record->context != 0) {
+            uintptr_t place = __atomic_load_n(record_place(i), __ATOMIC_RELAXED);
+            kept[count++] =
+                (struct record_kept){record->context, record->usable, record->weight, place};
+        }
+    }
+    *next = end <= g.last ? end : 0;
+    record_unlock();
+    return count;
 }
 
 /* ---------------------------------------------------------------- threads that end */

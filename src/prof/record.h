@@ -73,6 +73,12 @@ static inline uint64_t *record_birth(uint32_t number) {
     return table_at_sized(&record_births, number, sizeof(uint64_t));
 }
 
+/* Where to look for the space that its object keeps: pinned_place. */
+extern struct table record_places HIDDEN;
+static inline uintptr_t *record_place(uint32_t number) {
+    return table_at_sized(&record_places, number, sizeof(uintptr_t));
+}
+
 /* The owner's object exists; stack, sizes and time of birth are in the record.  False: not counted,
  * for want of memory. */
 bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash);
@@ -121,6 +127,15 @@ bool record_read_context(uint32_t number, struct context *context);
 
 /* A live record, with no lock taken; false: it does not live. */
 bool record_peek(uint32_t number, struct prof_live *live);
+
+/* What of live records says how much space their objects keep, from number `*next` on: returns how
+ * many were copied.  `*next` is 1 at first and 0 at the end. */
+struct record_kept {
+    uint32_t context;
+    uint64_t usable, weight;
+    uintptr_t place;
+};
+unsigned record_read_kept(uint32_t *next, struct record_kept *kept, unsigned most);
 
 /* The thread of this number has ended; the second: all but this one have. */
 void record_owner_ended(uint32_t owner);

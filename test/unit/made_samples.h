@@ -39,6 +39,17 @@ bool __wrap_prof_read_context(uint32_t index, struct prof_context *context) {
     return contexts[index].accumulated.objects > 0;
 }
 
+static double pinned[CONTEXTS]; /* bytes */
+
+void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count);
+void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count) {
+    check(survey != NULL && survey->sheet == 0 && count == context_count);
+    for (uint32_t i = 0; i < count; i++) {
+        check(by_context[i] == 0);
+        by_context[i] = pinned[i];
+    }
+}
+
 unsigned __wrap_prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most);
 unsigned __wrap_prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most) {
     check(depths[stack] <= most);

@@ -135,11 +135,13 @@ TEST(proto_says_what_it_is) {
     wall_ns = UINT64_C(1700000000123456789);
     drops = 5;
     dump_profile(DUMP_NOW);
-    check_eq(count_fields(1), 4);
+    check_eq(count_fields(1), 6);
     check_type(0, "alloc_objects", "count");
     check_type(1, "alloc_space", "bytes");
     check_type(2, "inuse_objects", "count");
     check_type(3, "inuse_space", "bytes");
+    check_type(4, "slack_space", "bytes");
+    check_type(5, "pinned_space", "bytes");
     check_str(string_at(0), "");
     check_str(string_at(profile_value(14)), "inuse_space");
     check_eq(profile_value(9), wall_ns);
@@ -175,21 +177,33 @@ static void check_location(uint64_t id, uintptr_t return_address, uint64_t mappi
     check_eq(inner_value(location, 3), return_address - 1);
 }
 
+/* The pages of today say nothing about it. */
+TEST(a_profile_of_the_peak_does_not_tell_what_is_pinned) {
+    make_sampled_example();
+    dump_profile(DUMP_PEAK);
+    check_eq(count_fields(1), 5);
+    check_type(4, "slack_space", "bytes");
+}
+
 TEST(proto_has_a_sample_for_each_stack_and_thread) {
     make_sampled_example();
+    pinned[0] = 700.4;
+    pinned[2] = 3e9;
     dump_profile(DUMP_NOW);
     check_eq(count_fields(2), 3);
-    static const uint64_t values[3][4] = {
-        {2563, 2624000, 1538, 1574400}, {513, 524800, 513, 524800}, {18, 1742842, 18, 1742842}};
+    /* Of the bytes in use, one in each sampled object was not asked for. */
+    static const uint64_t values[3][6] = {{2563, 2624000, 1538, 1574400, 1538, 3000000000},
+                                          {513, 524800, 513, 524800, 513, 0},
+                                          {18, 1742842, 18, 1742842, 16, 700}};
     static const char *const names[3] = {"0", "worker", "worker"};
     static const uint64_t sizes[3] = {1024, 1024, 109226};
     for (size_t i = 0; i < 3; i++) {
         struct field sample;
         check(find_field(2, i, &sample));
-        for (size_t v = 0; v < 4; v++) {
+        for (size_t v = 0; v < 6; v++) {
             check_eq(packed_value(sample, 2, v), values[i][v]);
         }
-        check_eq(packed_value(sample, 2, 4), UINT64_MAX);
+        check_eq(packed_value(sample, 2, 6), UINT64_MAX);
         check_str(string_at(label(sample, "thread")), names[i]);
         check_eq(label(sample, "bytes"), sizes[i]);
         check_eq(label(sample, "request"), sizes[i] - 1);
