@@ -133,6 +133,17 @@ static void read_lasting(struct own *my, const struct heap_totals *totals) {
     my->traffic = now;
 }
 
+static void read_worst(struct stats_page *fresh) {
+    struct pinned_class worst[PINNED_WORST];
+    pinned_read_worst(worst);
+    fresh->worst_size_1 = worst[0].size;
+    fresh->worst_free_1 = worst[0].bytes;
+    fresh->worst_size_2 = worst[1].size;
+    fresh->worst_free_2 = worst[1].bytes;
+    fresh->worst_size_3 = worst[2].size;
+    fresh->worst_free_3 = worst[2].bytes;
+}
+
 static void read_heap(struct own *my, struct stats_page *fresh, bool with_sums) {
     struct heap_totals totals = heap_totals_with(&my->sums);
     if (with_sums) {
@@ -240,6 +251,7 @@ STARTUP static void refresh_busy(struct own *my, uint64_t now_ms, bool as_a_whol
     }
     uint64_t begin = os_now_ns();
     read_heap(my, &fresh, with_sums);
+    read_worst(&fresh);
     read_profiler(&fresh);
     struct stats_page *page = my->page;
     if (page == NULL) {

@@ -31,8 +31,10 @@ static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
-/* Bytes of all slabs that have no memory behind them; for reports, and not exact. */
+/* Bytes of all slabs, or of those of a class, that have no memory behind them; for reports, and not
+ * exact. */
 size_t slab_untouched_bytes(void);
+size_t slab_untouched_of(unsigned size_class);
 
 /* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */
 void slab_create(struct span *slab, unsigned size_class, unsigned arena);

@@ -7,6 +7,7 @@
  */
 #include <stdio.h>
 
+#include "heap/counts.h"
 #include "heap/heap.h"
 #include "heap/track.h"
 #include "prof/extract.h"
@@ -201,6 +202,39 @@ TEST(large_objects_keep_nothing) {
     double told[SITES];
     ask(told);
     check(told[0] == 0);
+}
+
+/* All pages were used and each still holds something, so that none is given back. */
+TEST(the_classes_with_most_free_space_are_told_to_the_byte) {
+    static void *objects[3][8192];
+    static const size_t sizes[3] = {512, 64, 1024};
+    static const unsigned kept[3] = {8, 32, 2}; /* of which the first stays */
+    start_heap();
+    for (unsigned k = 0; k < 3; k++) {
+        for (unsigned i = 0; i < 8192; i++) {
+            objects[k][i] = tally_malloc(sizes[k]);
+        }
+    }
+    size_t freed[3] = {0};
+    for (unsigned k = 0; k < 3; k++) {
+        for (unsigned i = 0; i < 8192; i++) {
+            if (i % kept[k] != 0) {
+                tally_free(objects[k][i]);
+                freed[k] += sizes[k];
+            }
+        }
+    }
+    tally_purge();
+    struct pinned_class worst[PINNED_WORST];
+    pinned_read_worst(worst);
+    const unsigned order[3] = {2, 0, 1};
+    for (unsigned i = 0; i < 3; i++) {
+        check_eq(worst[i].size, sizes[order[i]]);
+        check(worst[i].bytes >= freed[order[i]]);
+        check(worst[i].bytes <= freed[order[i]] + 128 * KIB); /* the rest of the last slab */
+    }
+    struct heap_totals totals = heap_totals();
+    check(worst[0].bytes + worst[1].bytes + worst[2].bytes <= totals.slab_free - totals.untouched);
 }
 
 enum { LG_RATE = 16, FIRST_SEED = 4001, SEEDS = 12 };
