@@ -415,6 +415,18 @@ const char *profile_label(const struct profile *profile, uint32_t sample, const 
     return "";
 }
 
+const struct profile_label *profile_number_label(const struct profile *profile, uint32_t sample,
+                                                 const char *key, const char *unit) {
+    const struct profile_sample *row = &profile->samples[sample];
+    for (uint32_t i = 0; i < row->label_count; i++) {
+        const struct profile_label *label = &profile->labels[row->labels + i];
+        if (label->text == NULL && strcmp(label->key, key) == 0 && strcmp(label->unit, unit) == 0) {
+            return label;
+        }
+    }
+    return NULL;
+}
+
 int64_t profile_total(const struct profile *profile, uint32_t type) {
     int64_t total = 0;
     for (uint32_t i = 0; i < profile->sample_count; i++) {

@@ -141,6 +141,10 @@ bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *s
 /* The text of a sample's label; "" where it has none. */
 const char *profile_label(const struct profile *profile, uint32_t sample, const char *key);
 
+/* A sample's label that is a number in this unit; NULL where it has none. */
+const struct profile_label *profile_number_label(const struct profile *profile, uint32_t sample,
+                                                 const char *key, const char *unit);
+
 /* Sums of hostile numbers stop at the ends of int64_t. */
 static inline int64_t profile_sum(int64_t a, int64_t b) {
     int64_t sum;

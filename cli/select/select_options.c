@@ -35,6 +35,9 @@ const struct arg_option args_select_options[] = {
      "Put the value of this label below each stack, as if it had been called"},
     {"size", 0, ARG_SIZES, "MIN:MAX", NULL, false, &args_select.size_least,
      "Only blocks of these sizes, such as 64:4K or 1M:"},
+    {"lifetime", 0, ARG_TIMES, "MIN:MAX", NULL, false, &args_select.life_least,
+     "Only what was freed and had lived for so long, such as :10ms or 1m:; for alloc_space and "
+     "alloc_objects"},
     {"at", 0, ARG_TEXT, "TIME", NULL, false, &args_select.at,
      "The moment of a recorded run: a time since its start, peak, or end"},
     {"from", 0, ARG_TEXT, "TIME", NULL, false, &args_select.from,

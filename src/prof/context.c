@@ -12,6 +12,8 @@
  */
 #include "prof/context.h"
 
+#include <string.h>
+
 #include "base/hash.h"
 #include "base/log.h"
 #include "prof/owner.h"
@@ -135,7 +137,7 @@ static void begin_anew(struct context *context, uint32_t generation) {
     context->generation = generation;
     context->peak_number = 0;
     context->live = context->accumulated = context->peak = (struct sums){0};
-    context->temporary = 0;
+    memset(context->lives, 0, sizeof(context->lives));
 }
 
 static uint32_t take_unused(void) {
@@ -206,7 +208,10 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     context_save(heir, peak_number);
     sums_add(&heir->accumulated, &context->accumulated);
     sums_add(&heir->peak, &context->peak);
-    heir->temporary += context->temporary;
+    for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
+        heir->lives[i].objects += context->lives[i].objects;
+        heir->lives[i].bytes += context->lives[i].bytes;
+    }
     forget(number);
 }
 

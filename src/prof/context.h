@@ -14,6 +14,7 @@
 
 #include "base/common.h"
 #include "base/table.h"
+#include "contract/lifetimes.h"
 
 /* Samples as they are, and what they stand for.  Weights are kept as integers, so that what is
  * subtracted at the end is exactly what was added. */
@@ -42,6 +43,11 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
     sum->all_bytes -= change->all_bytes;
 }
 
+/* What was freed after about the same time, in the units of all_objects and all_bytes. */
+struct life {
+    uint64_t objects, bytes;
+};
+
 struct context {
     uint32_t stack;
     uint32_t owner;
@@ -50,7 +56,7 @@ struct context {
     uint32_t sibling_before, sibling_after;
     uint64_t peak_number;
     struct sums live, accumulated, peak;
-    uint64_t temporary; /* short-lived objects (record.h), in 65536ths */
+    struct life lives[LIFETIME_STEPS]; /* of what was freed */
 };
 
 /* The number of the context of a stack and thread in this generation, which is made with counts of

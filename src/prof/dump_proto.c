@@ -10,13 +10,16 @@
  * A dump is compressed by gzip and has the four types that readers expect, how many of the bytes in
  * use nobody asked for, and, unless it is of the peak, how much free space they keep (pinned.c).  A
  * snapshot of a container (frames.h) is plain, because the command compresses, and also has the
- * peak and short-lived objects.  Rounding is an estimate from the samples of a context: their share
+ * peak and short-lived objects.  A stack and thread has one sample for what was not freed, and one
+ * for each step of lifetimes.h that something of it was freed after: readers add them up to the
+ * same sums, and can look at either alone.  Rounding is an estimate from the samples of a context: their share
  * of it, times what they stand for.
  */
 #include <errno.h>
 
 #include "base/fmt.h"
 #include "base/os.h"
+#include "contract/lifetimes.h"
 #include "prof/dump_writers.h"
 #include "out/proto.h"
 
@@ -36,6 +39,8 @@ enum word {
     WORD_SPACE,
     WORD_THREAD,
     WORD_REQUEST,
+    WORD_LIFETIME,
+    WORD_MILLISECONDS,
     WORD_DROP_FRAMES,
     WORDS,
 };
@@ -61,24 +66,37 @@ static const char *const words[WORDS] = {
     [WORD_SPACE] = "space",
     [WORD_THREAD] = "thread",
     [WORD_REQUEST] = "request",
+    [WORD_LIFETIME] = LIFETIME_LABEL,
+    [WORD_MILLISECONDS] = LIFETIME_UNIT,
     [WORD_DROP_FRAMES] = DROP_FRAMES,
 };
 
 /* The types of values, and which kinds of profile have them. */
 enum { IN_DUMP = 1, IN_PEAK = 2, IN_SNAPSHOT = 4, IN_ALL = IN_DUMP | IN_PEAK | IN_SNAPSHOT };
-enum { VALUES = 9 };
+enum value {
+    VALUE_ALLOC_OBJECTS,
+    VALUE_ALLOC_SPACE,
+    VALUE_INUSE_OBJECTS,
+    VALUE_INUSE_SPACE,
+    VALUE_PEAK_OBJECTS,
+    VALUE_PEAK_SPACE,
+    VALUE_TEMP_OBJECTS,
+    VALUE_SLACK_SPACE,
+    VALUE_PINNED_SPACE,
+    VALUES,
+};
 static const struct {
     uint8_t name, unit, kinds;
 } types[VALUES] = {
-    {WORD_ALLOC_OBJECTS, WORD_COUNT, IN_ALL},
-    {WORD_ALLOC_SPACE, WORD_BYTES, IN_ALL},
-    {WORD_INUSE_OBJECTS, WORD_COUNT, IN_ALL},
-    {WORD_INUSE_SPACE, WORD_BYTES, IN_ALL},
-    {WORD_PEAK_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
-    {WORD_PEAK_SPACE, WORD_BYTES, IN_SNAPSHOT},
-    {WORD_TEMP_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
-    {WORD_SLACK_SPACE, WORD_BYTES, IN_ALL},
-    {WORD_PINNED_SPACE, WORD_BYTES, IN_DUMP | IN_SNAPSHOT},
+    [VALUE_ALLOC_OBJECTS] = {WORD_ALLOC_OBJECTS, WORD_COUNT, IN_ALL},
+    [VALUE_ALLOC_SPACE] = {WORD_ALLOC_SPACE, WORD_BYTES, IN_ALL},
+    [VALUE_INUSE_OBJECTS] = {WORD_INUSE_OBJECTS, WORD_COUNT, IN_ALL},
+    [VALUE_INUSE_SPACE] = {WORD_INUSE_SPACE, WORD_BYTES, IN_ALL},
+    [VALUE_PEAK_OBJECTS] = {WORD_PEAK_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
+    [VALUE_PEAK_SPACE] = {WORD_PEAK_SPACE, WORD_BYTES, IN_SNAPSHOT},
+    [VALUE_TEMP_OBJECTS] = {WORD_TEMP_OBJECTS, WORD_COUNT, IN_SNAPSHOT},
+    [VALUE_SLACK_SPACE] = {WORD_SLACK_SPACE, WORD_BYTES, IN_ALL},
+    [VALUE_PINNED_SPACE] = {WORD_PINNED_SPACE, WORD_BYTES, IN_DUMP | IN_SNAPSHOT},
 };
 
 /* Exists for the time of one dump. */
@@ -109,37 +127,99 @@ static double slack_of(const struct prof_sum *live) {
     return rest > 0 ? live->all_bytes * rest / (double)live->bytes : 0;
 }
 
-static void put_values(const struct heap_proto *heap, const struct extract_row *row) {
-    const double values[VALUES] = {
-        row->accumulated.all_objects,
-        row->accumulated.all_bytes,
-        row->live.all_objects,
-        row->live.all_bytes,
-        row->peak_objects,
-        row->peak_bytes,
-        row->temporary,
-        slack_of(&row->live),
-        row->pinned,
-    };
+/* The values of a sample, in the order of `types`. */
+static void put_values(const struct heap_proto *heap, const uint64_t values[VALUES]) {
     for (unsigned i = 0; i < VALUES; i++) {
         if (types[i].kinds & heap->kind) {
-            proto_put_varint(&heap->proto->inner, extract_round(values[i]));
+            proto_put_varint(&heap->proto->inner, values[i]);
         }
     }
     proto_put_inner(heap->proto, SAMPLE_VALUE);
 }
 
-static void write_sample(const struct heap_proto *heap, const struct extract_row *row) {
-    const struct prof_sum *sum = row->live.objects > 0 ? &row->live : &row->accumulated;
-    struct proto *proto = heap->proto;
-    put_locations(heap, row);
-    put_values(heap, row);
-    if (sum->objects > 0) {
-        proto_put_number_label(proto, WORD_BYTES, sum->bytes / sum->objects, WORD_BYTES);
-        proto_put_number_label(proto, WORD_REQUEST, sum->requested / sum->objects, WORD_BYTES);
+static void finish_sample(const struct heap_proto *heap, const struct extract_row *row) {
+    proto_put_text_label(heap->proto, WORD_THREAD, thread_string(heap, row->thread));
+    proto_write_message(heap->proto, PROFILE_SAMPLE);
+}
+
+/* What of a row was told apart. */
+struct told {
+    double objects, bytes;     /* the parts so far */
+    uint64_t nobjects, nbytes; /* as they were written */
+};
+
+/* The part is added before it is rounded, so that all parts together are the rounded sum. */
+static uint64_t next_part(double *sum, uint64_t *written, double part, double all) {
+    *sum += part;
+    uint64_t now = extract_round(*sum < all ? *sum : all);
+    uint64_t difference = now - *written;
+    *written = now;
+    return difference;
+}
+
+/* A sample for what was freed after about the same time. */
+static void write_life(const struct heap_proto *heap, const struct extract_row *row, unsigned step,
+                       struct told *told) {
+#define BOUND(bound, text) bound,
+    static const uint32_t bounds_ms[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
+#undef BOUND
+    const struct prof_life *life = &row->lives[step];
+    uint64_t objects =
+        next_part(&told->objects, &told->nobjects, life->objects, row->accumulated.all_objects);
+    uint64_t bytes =
+        next_part(&told->bytes, &told->nbytes, life->bytes, row->accumulated.all_bytes);
+    if (objects == 0 && bytes == 0) {
+        return;
     }
-    proto_put_text_label(proto, WORD_THREAD, thread_string(heap, row->thread));
-    proto_write_message(proto, PROFILE_SAMPLE);
+    put_locations(heap, row);
+    put_values(heap, (uint64_t[VALUES]){[VALUE_ALLOC_OBJECTS] = objects,
+                                        [VALUE_ALLOC_SPACE] = bytes,
+                                        [VALUE_TEMP_OBJECTS] = step == 0 ? objects : 0});
+    proto_put_number_label(heap->proto, WORD_BYTES, extract_round(life->bytes / life->objects),
+                           WORD_BYTES);
+    proto_put_number_label(heap->proto, WORD_LIFETIME, bounds_ms[step], WORD_MILLISECONDS);
+    finish_sample(heap, row);
+}
+
+/* A sample for what was not freed, or nobody knows when. */
+static void write_rest(const struct heap_proto *heap, const struct extract_row *row,
+                       const struct told *told) {
+    const struct prof_sum *sum = row->live.objects > 0 ? &row->live : &row->accumulated;
+    const struct prof_sum *all = &row->accumulated;
+    const uint64_t values[VALUES] = {
+        [VALUE_ALLOC_OBJECTS] = extract_round(all->all_objects) - told->nobjects,
+        [VALUE_ALLOC_SPACE] = extract_round(all->all_bytes) - told->nbytes,
+        [VALUE_INUSE_OBJECTS] = extract_round(row->live.all_objects),
+        [VALUE_INUSE_SPACE] = extract_round(row->live.all_bytes),
+        [VALUE_PEAK_OBJECTS] = extract_round(row->peak_objects),
+        [VALUE_PEAK_SPACE] = extract_round(row->peak_bytes),
+        [VALUE_SLACK_SPACE] = extract_round(slack_of(&row->live)),
+        [VALUE_PINNED_SPACE] = extract_round(row->pinned),
+    };
+    put_locations(heap, row);
+    put_values(heap, values);
+    if (sum->objects > 0) {
+        proto_put_number_label(heap->proto, WORD_BYTES, sum->bytes / sum->objects, WORD_BYTES);
+        proto_put_number_label(heap->proto, WORD_REQUEST, sum->requested / sum->objects,
+                               WORD_BYTES);
+    }
+    finish_sample(heap, row);
+}
+
+/* Lives first, so that what is left is known.  Whatever was freed altogether, and was not there at
+ * the peak, has nothing left. */
+static void write_row(const struct heap_proto *heap, const struct extract_row *row) {
+    struct told told = {0};
+    for (unsigned step = 0; step < LIFETIME_STEPS; step++) {
+        if (row->lives[step].objects > 0) {
+            write_life(heap, row, step, &told);
+        }
+    }
+    bool is_all = told.nobjects == extract_round(row->accumulated.all_objects) &&
+                  told.nbytes == extract_round(row->accumulated.all_bytes);
+    if (!is_all || told.nobjects == 0 || row->live.objects > 0 || row->peak_objects > 0) {
+        write_rest(heap, row, &told);
+    }
 }
 
 /* ---------------------------------------------------------------- strings of our own */
@@ -185,7 +265,7 @@ static void write_profile(const struct heap_proto *heap) {
     struct proto *proto = heap->proto;
     write_types(heap);
     for (uint32_t i = 0; i < heap->extract->count && proto->error == 0; i++) {
-        write_sample(heap, extract_row(heap->extract, i));
+        write_row(heap, extract_row(heap->extract, i));
     }
     proto_write_places(proto);
     for (uint32_t i = 0; i < heap->extract->threads; i++) {

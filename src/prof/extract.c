@@ -148,8 +148,8 @@ static bool read_rows(struct extract *extract) {
             .accumulated = context.accumulated,
             .peak_objects = context.peak.all_objects,
             .peak_bytes = context.peak.all_bytes,
-            .temporary = context.temporary,
         };
+        memcpy(rows(extract)[extract->count - 1].lives, context.lives, sizeof(context.lives));
         extract->rows.length += sizeof(struct extract_row);
     }
     return true;

@@ -13,8 +13,14 @@
  */
 #pragma once
 
+#include "contract/lifetimes.h"
 #include "out/pile.h"
 #include "prof/prof.h"
+
+/* What was freed after about the same time (lifetimes.h), an estimate of all. */
+struct prof_life {
+    double objects, bytes;
+};
 
 /* Sums by stack and thread, read one at a time.  Indices are 0 .. prof_context_count() - 1; an
  * unused one reads as false. */
@@ -22,7 +28,7 @@ struct prof_context {
     uint32_t stack;
     uint32_t thread;
     struct prof_sum live, accumulated, peak;
-    double temporary; /* objects freed within a millisecond; only while opt.run_file is set */
+    struct prof_life lives[LIFETIME_STEPS];
 };
 
 /* Adds to `by_context`, one element per index above, what live samples of each stand for of the
@@ -45,8 +51,8 @@ struct extract_row {
     size_t first; /* where its addresses begin */
     struct prof_sum live, accumulated;
     double peak_objects, peak_bytes; /* estimates of all */
-    double temporary;                /* of prof_context */
-    double pinned;                   /* bytes; 0 until extract_read_pinned */
+    struct prof_life lives[LIFETIME_STEPS];
+    double pinned; /* bytes; 0 until extract_read_pinned */
 };
 
 struct extract_thread {

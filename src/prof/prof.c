@@ -410,19 +410,16 @@ static bool somebody_looks(void) {
     return journal_is_on() || recent_max() != 0;
 }
 
-/* Recording a run includes counting short-lived objects. */
-static bool is_run_recorded(void) {
-    return opt.run_file[0] != '\0';
-}
-
 void prof_compare_births(void) {
     g.compares_births = true;
 }
 
-/* A leak check must know which objects are older than its start.  Otherwise a rough age is enough,
- * and a clock of a few milliseconds costs a quarter. */
-static uint64_t time_of_birth(void) {
-    return UNLIKELY(somebody_looks() || is_run_recorded() || opt.leak_check || g.compares_births)
+/* The time for births and ends.  A leak check must know which objects are older than its start, and
+ * a recorded run which live for less than a millisecond.  Otherwise, where every allocation is
+ * sampled, a clock of a few milliseconds costs a quarter. */
+static uint64_t time_of_event(void) {
+    return g.lg_sample > 0 || UNLIKELY(somebody_looks() || opt.run_file[0] != '\0' ||
+                                       opt.leak_check || g.compares_births)
                ? os_now_ns()
                : os_now_ms() * 1000000;
 }
@@ -441,7 +438,7 @@ static inline uint32_t make_record(size_t size, size_t usable, void *frame) {
     record->context = stack;
     record->slack = (int32_t)(usable - size);
     record->usable = usable;
-    *record_birth(id) = time_of_birth();
+    *record_birth(id) = time_of_event();
     *record_place(id) = 0;
     return id;
 }
@@ -513,10 +510,7 @@ static void event_freed(uint32_t id, const void *object, size_t usable) {
     if (id == PROF_UNRECORDED) {
         return;
     }
-    struct record_end end = {0};
-    if (is_run_recorded()) {
-        end.ns = os_now_ns();
-    }
+    struct record_end end = {.ns = time_of_event()};
     if (UNLIKELY(somebody_looks()) && (journal_is_on() || is_recent(id))) {
         describe_end(&end, __builtin_frame_address(0));
     }

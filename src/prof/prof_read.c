@@ -43,8 +43,11 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
         .live = sum_of(&copy.live),
         .accumulated = sum_of(&copy.accumulated),
         .peak = sum_of(&copy.peak),
-        .temporary = (double)copy.temporary / WEIGHT_ONE,
     };
+    for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
+        context->lives[i] = (struct prof_life){(double)copy.lives[i].objects / WEIGHT_ONE,
+                                               (double)copy.lives[i].bytes / BYTE_ONE};
+    }
     return true;
 }
 

@@ -335,6 +335,19 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
     return is_counted;
 }
 
+/* Time is used and not the allocations in between, because the answer must not depend on the rate. */
+static inline void count_life(struct context *context, const struct sums *counts, uint64_t ns) {
+#define BOUND(bound, text) bound,
+    static const uint32_t bounds_ms[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
+#undef BOUND
+    unsigned step = 0;
+    while (step < LIFETIME_STEPS - 1 && ns >= bounds_ms[step] * UINT64_C(1000000)) {
+        step++;
+    }
+    context->lives[step].objects += counts->all_objects;
+    context->lives[step].bytes += counts->all_bytes;
+}
+
 /* Subtracts a record's counts, if they still count, and notes its end unless `end` is NULL. */
 static inline __attribute__((always_inline)) void uncount(uint32_t number, struct record *record,
                                                           const struct record_end *end) {
@@ -347,8 +360,8 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
         journal_note(number, context, end);
     }
     assert(context->generation == g.generation && context->live.objects >= 1);
-    if (end != NULL && end->ns != 0 && end->ns - *record_birth(number) < RECORD_TEMPORARY_NS) {
-        context->temporary += record->weight;
+    if (end != NULL && end->ns != 0) {
+        count_life(context, &counts, end->ns - min_size(*record_birth(number), end->ns));
     }
     subtract_live(context, &counts);
     if (UNLIKELY(context->live.objects == 0)) {

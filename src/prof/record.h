@@ -89,10 +89,6 @@ struct record_end {
     uint64_t ns;
 };
 
-/* An object that is freed within this time after its birth is temporary.  Time is used and not the
- * allocations in between, because the answer must not depend on the sampling rate. */
-enum { RECORD_TEMPORARY_NS = 1000000 };
-
 /* The object is gone.  The number goes to the stash, or to all threads if that is NULL. */
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end);
 

@@ -210,6 +210,42 @@ TEST(proto_has_a_sample_for_each_stack_and_thread) {
     }
 }
 
+/* What was freed is told apart, and all rows together are what they were. */
+TEST(proto_has_a_sample_for_each_step_of_lifetimes) {
+    make_sampled_example();
+    struct prof_context *context = context_of(1, 0); /* 5 objects, of which 3 live */
+    context->lives[0] = (struct prof_life){300.3, 307507.2};
+    context->lives[3] = (struct prof_life){0.2, 204.8}; /* rounds to nothing, and is not lost */
+    context->lives[11] = (struct prof_life){724.5, 741888};
+    dump_profile(DUMP_NOW);
+    static const uint64_t values[5][3] = {
+        {300, 307507, 0}, {1, 205, 0}, {724, 741888, 0}, {1538, 1574400, 1538}, {513, 524800, 513}};
+    static const uint64_t bounds[5] = {1, 30, 3600000, 0, 0};
+    check_eq(count_fields(2), 6);
+    for (size_t i = 0; i < 5; i++) {
+        struct field sample;
+        check(find_field(2, i, &sample));
+        for (size_t v = 0; v < 3; v++) {
+            check_eq(packed_value(sample, 2, v), values[i][v]);
+        }
+        check_eq(label(sample, "lifetime"), bounds[i]);
+        check_eq(label(sample, "bytes"), 1024);
+    }
+}
+
+/* Nothing is left to tell. */
+TEST(proto_has_no_sample_without_values) {
+    uint32_t stack = add_stack(1, (uintptr_t[]){0x1234});
+    add_objects(stack, 0, 1024, 2, 0);
+    contexts[0].lives[2] = (struct prof_life){2, 2048};
+    dump_profile(DUMP_NOW);
+    check_eq(count_fields(2), 1);
+    struct field sample;
+    check(find_field(2, 0, &sample));
+    check_eq(packed_value(sample, 2, 1), 2048);
+    check_eq(label(sample, "lifetime"), 10);
+}
+
 TEST(proto_has_each_address_once_in_its_mapping) {
     make_sampled_example();
     dump_profile(DUMP_NOW);

@@ -132,7 +132,7 @@ left
 
 say A name with marks that a shell would take for a pattern.
 mkdir 'a[b]*'
-show sh -c 'tally run -o "a[b]*/[x]*.tally" --children=all ./app fork_exec 2>&1 >/dev/null | grep -o "[0-9]* more.*"'
+show sh -c 'tally run -o "a[b]*/[x]*.tally" --children=all ./app fork_exec 2>&1 >/dev/null | grep -o "[0-9]* more:.*"'
 show sh -c 'ls a*/ | sed "s/[0-9][0-9]*/PID/"'
 rm -r 'a[b]*'
 
