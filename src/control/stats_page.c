@@ -94,15 +94,6 @@ static struct {
 
 /* ---------------------------------------------------------------- figures */
 
-/* Estimates from samples how many of the live bytes are rounding. */
-static size_t known_slack(const struct prof_sum *live) {
-    if (live->bytes == 0 || live->bytes < live->requested) {
-        return 0;
-    }
-    double slack = (double)(live->bytes - live->requested) / (double)live->bytes;
-    return (size_t)(slack * live->all_bytes);
-}
-
 static void read_profiler(struct stats_page *fresh) {
     struct prof_totals totals = {0};
     fresh->cpu_hz = cpu_is_on() ? cpu_hz() : 0;
@@ -110,7 +101,7 @@ static void read_profiler(struct stats_page *fresh) {
         return;
     }
     prof_read_totals(&totals);
-    size_t slack = min_size(known_slack(&totals.live), fresh->live);
+    size_t slack = min_size((size_t)totals.live.all_slack, fresh->live);
     fresh->requested = fresh->live - slack;
     fresh->profile_rate = prof_is_active() ? UINT64_C(1) << prof_lg_sample() : 0;
     fresh->profile_samples = totals.live.objects;

@@ -24,6 +24,7 @@ struct sums {
     uint64_t requested;
     uint64_t all_objects; /* in 65536ths */
     uint64_t all_bytes;   /* in 16ths */
+    uint64_t all_slack;   /* of these, what nobody asked for */
 };
 enum { WEIGHT_ONE = 1 << 16, BYTE_ONE = 16 };
 
@@ -33,6 +34,7 @@ static inline void sums_add(struct sums *sum, const struct sums *change) {
     sum->requested += change->requested;
     sum->all_objects += change->all_objects;
     sum->all_bytes += change->all_bytes;
+    sum->all_slack += change->all_slack;
 }
 
 static inline void sums_subtract(struct sums *sum, const struct sums *change) {
@@ -41,6 +43,7 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
     sum->requested -= change->requested;
     sum->all_objects -= change->all_objects;
     sum->all_bytes -= change->all_bytes;
+    sum->all_slack -= change->all_slack;
 }
 
 /* What was freed after about the same time, in the units of all_objects and all_bytes. */

@@ -12,8 +12,7 @@
  * snapshot of a container (frames.h) is plain, because the command compresses, and also has the
  * peak and short-lived objects.  A stack and thread has one sample for what was not freed, and one
  * for each step of lifetimes.h that something of it was freed after: readers add them up to the
- * same sums, and can look at either alone.  Rounding is an estimate from the samples of a context: their share
- * of it, times what they stand for.
+ * same sums, and can look at either alone.
  */
 #include <errno.h>
 
@@ -121,12 +120,6 @@ static void put_locations(const struct heap_proto *heap, const struct extract_ro
     proto_put_inner(proto, SAMPLE_LOCATION);
 }
 
-/* How many of the live bytes are rounding. */
-static double slack_of(const struct prof_sum *live) {
-    double rest = (double)live->bytes - (double)live->requested;
-    return rest > 0 ? live->all_bytes * rest / (double)live->bytes : 0;
-}
-
 /* The values of a sample, in the order of `types`. */
 static void put_values(const struct heap_proto *heap, const uint64_t values[VALUES]) {
     for (unsigned i = 0; i < VALUES; i++) {
@@ -193,7 +186,7 @@ static void write_rest(const struct heap_proto *heap, const struct extract_row *
         [VALUE_INUSE_SPACE] = extract_round(row->live.all_bytes),
         [VALUE_PEAK_OBJECTS] = extract_round(row->peak_objects),
         [VALUE_PEAK_SPACE] = extract_round(row->peak_bytes),
-        [VALUE_SLACK_SPACE] = extract_round(slack_of(&row->live)),
+        [VALUE_SLACK_SPACE] = extract_round(row->live.all_slack),
         [VALUE_PINNED_SPACE] = extract_round(row->pinned),
     };
     put_locations(heap, row);

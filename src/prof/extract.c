@@ -25,6 +25,7 @@ static void add(struct prof_sum *sum, const struct prof_sum *more) {
     sum->requested += more->requested;
     sum->all_objects += more->all_objects;
     sum->all_bytes += more->all_bytes;
+    sum->all_slack += more->all_slack;
 }
 
 static struct extract_row *rows(const struct extract *extract) {

@@ -111,6 +111,7 @@ struct prof_sum {
     uint64_t requested; /* as asked for */
     double all_objects; /* estimate of all that were allocated, sampled or not */
     double all_bytes;
+    double all_slack; /* of these, what nobody asked for */
 };
 
 struct prof_totals {

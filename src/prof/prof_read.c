@@ -22,6 +22,7 @@ static struct prof_sum sum_of(const struct sums *sums) {
         .requested = sums->requested,
         .all_objects = (double)sums->all_objects / WEIGHT_ONE,
         .all_bytes = (double)sums->all_bytes / BYTE_ONE,
+        .all_slack = (double)sums->all_slack / BYTE_ONE,
     };
 }
 

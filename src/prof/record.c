@@ -95,6 +95,7 @@ static inline struct sums sums_of_record(const struct record *record) {
         .requested = record_requested(record),
         .all_objects = record->weight,
         .all_bytes = weighted_bytes(record->usable, record->weight),
+        .all_slack = weighted_bytes((uint64_t)record->slack, record->weight),
     };
 }
 

@@ -159,11 +159,13 @@ static inline void weigh(struct prof_sum *sum, uint64_t objects, uint64_t size) 
         if (weights[i].size == size) {
             sum->all_bytes += (double)objects * weights[i].bytes;
             sum->all_objects += (double)objects * weights[i].objects;
+            sum->all_slack += (double)objects * weights[i].objects;
             return;
         }
     }
     sum->all_objects += (double)objects;
     sum->all_bytes += (double)(objects * size);
+    sum->all_slack += (double)objects;
 }
 
 static inline struct prof_context *context_of(uint32_t stack, uint32_t thread) {

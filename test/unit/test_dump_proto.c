@@ -191,10 +191,10 @@ TEST(proto_has_a_sample_for_each_stack_and_thread) {
     pinned[2] = 3e9;
     dump_profile(DUMP_NOW);
     check_eq(count_fields(2), 3);
-    /* Of the bytes in use, one in each sampled object was not asked for. */
+    /* One byte of each object was not asked for. */
     static const uint64_t values[3][6] = {{2563, 2624000, 1538, 1574400, 1538, 3000000000},
                                           {513, 524800, 513, 524800, 513, 0},
-                                          {18, 1742842, 18, 1742842, 16, 700}};
+                                          {18, 1742842, 18, 1742842, 18, 700}};
     static const char *const names[3] = {"0", "worker", "worker"};
     static const uint64_t sizes[3] = {1024, 1024, 109226};
     for (size_t i = 0; i < 3; i++) {
