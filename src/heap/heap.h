@@ -505,11 +505,21 @@ extern struct track_events track_events HIDDEN;
 
 /* ---------------------------------------------------------------- what objects keep (pinned.c) */
 
+/* An address without the bits that make it one: objects are 16-byte aligned. */
+enum { PINNED_OWN_PAGE = 1, PINNED_SHIFT = 3 };
+
 /* Where to look later for the space that a sampled object keeps, which the caller has just
  * allocated or resized: on its own page where most objects of its class are sampled, otherwise on
  * the one it would have been put on.  Not an address, so that no search for leaks follows it; 0:
  * nowhere. */
-uintptr_t pinned_place(const void *object, size_t usable);
+uintptr_t pinned_find_place(const void *object, unsigned size_class);
+static inline uintptr_t pinned_place(const void *object, size_t usable) {
+    if (usable > SMALL_MAX) {
+        return 0;
+    }
+    return track_rate() <= usable ? (uintptr_t)object >> PINNED_SHIFT | PINNED_OWN_PAGE
+                                  : pinned_find_place(object, size_class_of(usable));
+}
 
 /* What was last seen; zeros at first. */
 struct pinned_survey {

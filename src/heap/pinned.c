@@ -36,9 +36,6 @@
 
 /* ---------------------------------------------------------------- where it would be */
 
-/* An address without the bits that make it one: objects are 16-byte aligned. */
-enum { PLACE_OWN_PAGE = 1, PLACE_SHIFT = 3 };
-
 /* What the caller's magazine handed out last is still in its lowest slot.  A magazine that comes
  * from elsewhere may have anything there. */
 static uintptr_t last_taken(unsigned c, unsigned arena) {
@@ -51,21 +48,14 @@ static uintptr_t last_taken(unsigned c, unsigned arena) {
     return is_of_class ? object : 0;
 }
 
-uintptr_t pinned_place(const void *object, size_t usable) {
-    if (usable > SMALL_MAX) {
-        return 0;
-    }
-    unsigned c = size_class_of(usable);
-    if (track_rate() <= size_classes[c].size) {
-        return (uintptr_t)object >> PLACE_SHIFT | PLACE_OWN_PAGE;
-    }
+uintptr_t pinned_find_place(const void *object, unsigned c) {
     const struct span *slab = classmap_span((uintptr_t)object);
     if (slab == NULL) {
         return 0;
     }
     unsigned arena = slab->arena & ARENA_INDEX;
     uintptr_t near = last_taken(c, arena);
-    return (near != 0 ? near : bin_next(arena_bin(arena, c))) >> PLACE_SHIFT;
+    return (near != 0 ? near : bin_next(arena_bin(arena, c))) >> PINNED_SHIFT;
 }
 
 /* ---------------------------------------------------------------- what is on a page */
@@ -120,8 +110,8 @@ double pinned_share(struct pinned_survey *survey, uintptr_t place, size_t usable
         return 0;
     }
     unsigned c = size_class_of(usable);
-    bool is_on_it = place & PLACE_OWN_PAGE;
-    uintptr_t object = (place & ~(uintptr_t)PLACE_OWN_PAGE) << PLACE_SHIFT;
+    bool is_on_it = place & PINNED_OWN_PAGE;
+    uintptr_t object = (place & ~(uintptr_t)PINNED_OWN_PAGE) << PINNED_SHIFT;
     size_t page_bytes = page_bytes_of(&size_classes[c]);
     double share = 0;
     for (uintptr_t page = align_down(object, page_bytes); page < object + usable;

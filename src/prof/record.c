@@ -54,8 +54,7 @@ static struct {
        .generation = 1,
        .rate = 1};
 
-struct table record_births = {.item_bytes = sizeof(uint64_t)};
-struct table record_places = {.item_bytes = sizeof(uintptr_t)};
+struct table record_origins = {.item_bytes = sizeof(struct record_origin)};
 struct table record_table = {.item_bytes = sizeof(struct record)}; /* from 1 on */
 
 /* ---------------------------------------------------------------- sums */
@@ -239,8 +238,7 @@ static uint32_t take_number(void) {
         return *unused_at(--g.nunused);
     }
     bool has_room = g.last < PROF_UNRECORDED - 1 && table_reach(&record_table, g.last + 1) &&
-                    table_reach(&record_births, g.last + 1) &&
-                    table_reach(&record_places, g.last + 1) && table_reach(&g.unused, g.last);
+                    table_reach(&record_origins, g.last + 1) && table_reach(&g.unused, g.last);
     return has_room ? ++g.last : 0;
 }
 
@@ -338,11 +336,11 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
 
 /* Time is used and not the allocations in between, because the answer must not depend on the rate. */
 static inline void count_life(struct context *context, const struct sums *counts, uint64_t ns) {
-#define BOUND(bound, text) bound,
-    static const uint32_t bounds_ms[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
+#define BOUND(bound, text) bound *UINT64_C(1000000),
+    static const uint64_t bounds_ns[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
 #undef BOUND
     unsigned step = 0;
-    while (step < LIFETIME_STEPS - 1 && ns >= bounds_ms[step] * UINT64_C(1000000)) {
+    while (step < LIFETIME_STEPS - 1 && ns >= bounds_ns[step]) {
         step++;
     }
     context->lives[step].objects += counts->all_objects;
@@ -362,7 +360,7 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
     }
     assert(context->generation == g.generation && context->live.objects >= 1);
     if (end != NULL && end->ns != 0) {
-        count_life(context, &counts, end->ns - min_size(*record_birth(number), end->ns));
+        count_life(context, &counts, end->ns - min_size(record_origin(number)->birth_ns, end->ns));
     }
     subtract_live(context, &counts);
     if (UNLIKELY(context->live.objects == 0)) {
@@ -498,7 +496,7 @@ bool record_peek(uint32_t number, struct prof_live *live) {
         .thread = context->owner,
         .requested = record_requested(record),
         .usable = record->usable,
-        .born_ns = *record_birth(number),
+        .born_ns = record_origin(number)->birth_ns,
     };
     return true;
 }
@@ -511,7 +509,7 @@ unsigned record_read_kept(uint32_t *next, struct record_kept *kept, unsigned mos
     for (uint32_t i = *next; i < end; i++) {
         const struct record *record = record_at(i);
         if (record->generation == g.generation && record->context != 0) {
-            uintptr_t place = __atomic_load_n(record_place(i), __ATOMIC_RELAXED);
+            uintptr_t place = __atomic_load_n(&record_origin(i)->place, __ATOMIC_RELAXED);
             kept[count++] =
                 (struct record_kept){record->context, record->usable, record->weight, place};
         }

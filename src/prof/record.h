@@ -67,16 +67,14 @@ static inline struct record *record_at(uint32_t number) {
     return table_at_sized(&record_table, number, sizeof(struct record));
 }
 
-/* When its object was allocated. */
-extern struct table record_births HIDDEN;
-static inline uint64_t *record_birth(uint32_t number) {
-    return table_at_sized(&record_births, number, sizeof(uint64_t));
-}
-
-/* Where to look for the space that its object keeps: pinned_place. */
-extern struct table record_places HIDDEN;
-static inline uintptr_t *record_place(uint32_t number) {
-    return table_at_sized(&record_places, number, sizeof(uintptr_t));
+/* The rest of it, apart because a free need not touch most of these. */
+struct record_origin {
+    uint64_t birth_ns;
+    uintptr_t place; /* where to look for the space that its object keeps: pinned_place */
+};
+extern struct table record_origins HIDDEN;
+static inline struct record_origin *record_origin(uint32_t number) {
+    return table_at_sized(&record_origins, number, sizeof(struct record_origin));
 }
 
 /* The owner's object exists; stack, sizes and time of birth are in the record.  False: not counted,
