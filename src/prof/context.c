@@ -29,6 +29,7 @@ static struct {
 } g = {.buckets.item_bytes = sizeof(uint32_t)};
 
 struct table context_table = {.item_bytes = sizeof(struct context)}; /* from 1 on */
+struct table context_lives_table = {.item_bytes = sizeof(struct context_lives)};
 
 uint32_t context_last(void) {
     return g.last;
@@ -133,11 +134,12 @@ uint32_t context_of_owner(uint32_t owner, uint32_t after) {
 
 /* ---------------------------------------------------------------- finding and forgetting */
 
-static void begin_anew(struct context *context, uint32_t generation) {
+static void begin_anew(uint32_t number, uint32_t generation) {
+    struct context *context = context_at(number);
     context->generation = generation;
     context->peak_number = 0;
     context->live = context->accumulated = context->peak = (struct sums){0};
-    memset(context->lives, 0, sizeof(context->lives));
+    memset(context_lives(number), 0, sizeof(struct context_lives));
 }
 
 static uint32_t take_unused(void) {
@@ -146,7 +148,9 @@ static uint32_t take_unused(void) {
         g.unused = context_at(number)->next;
         return number;
     }
-    return table_reach(&context_table, g.last + 1) ? ++g.last : 0;
+    bool has_room =
+        table_reach(&context_table, g.last + 1) && table_reach(&context_lives_table, g.last + 1);
+    return has_room ? ++g.last : 0;
 }
 
 static uint32_t add(uint32_t stack, uint32_t owner, uint32_t generation) {
@@ -157,7 +161,7 @@ static uint32_t add(uint32_t stack, uint32_t owner, uint32_t generation) {
     struct context *context = context_at(number);
     context->stack = stack;
     context->owner = owner;
-    begin_anew(context, generation);
+    begin_anew(number, generation);
     link_in_bucket(number);
     link_to_owner(number);
     split_bucket();
@@ -172,7 +176,7 @@ uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t generation) {
         struct context *context = context_at(number);
         if (context->stack == stack && context->owner == owner) {
             if (context->generation != generation) {
-                begin_anew(context, generation);
+                begin_anew(number, generation);
             }
             return number;
         }
@@ -209,8 +213,8 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     sums_add(&heir->accumulated, &context->accumulated);
     sums_add(&heir->peak, &context->peak);
     for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
-        heir->lives[i].objects += context->lives[i].objects;
-        heir->lives[i].bytes += context->lives[i].bytes;
+        context_lives(heir_number)->steps[i].objects += context_lives(number)->steps[i].objects;
+        context_lives(heir_number)->steps[i].bytes += context_lives(number)->steps[i].bytes;
     }
     forget(number);
 }

@@ -46,11 +46,6 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
     sum->all_slack -= change->all_slack;
 }
 
-/* What was freed after about the same time, in the units of all_objects and all_bytes. */
-struct life {
-    uint64_t objects, bytes;
-};
-
 struct context {
     uint32_t stack;
     uint32_t owner;
@@ -59,7 +54,6 @@ struct context {
     uint32_t sibling_before, sibling_after;
     uint64_t peak_number;
     struct sums live, accumulated, peak;
-    struct life lives[LIFETIME_STEPS]; /* of what was freed */
 };
 
 /* The number of the context of a stack and thread in this generation, which is made with counts of
@@ -72,6 +66,18 @@ static inline struct context *context_at(uint32_t number) {
     return table_at_sized(&context_table, number, sizeof(struct context));
 }
 uint32_t context_last(void);
+
+/* What a context has freed, by the time it had lived (lifetimes.h), in the units of all_objects and
+ * all_bytes.  Apart from the rest, which every sample changes. */
+struct context_lives {
+    struct {
+        uint64_t objects, bytes;
+    } steps[LIFETIME_STEPS];
+};
+extern struct table context_lives_table HIDDEN;
+static inline struct context_lives *context_lives(uint32_t number) {
+    return table_at_sized(&context_lives_table, number, sizeof(struct context_lives));
+}
 
 /* Saves the live counts for the present peak, before they change. */
 static inline void context_save(struct context *context, uint64_t peak_number) {

@@ -35,7 +35,8 @@ uint32_t prof_context_count(void) {
 
 bool prof_read_context(uint32_t index, struct prof_context *context) {
     struct context copy;
-    if (!record_read_context(index + 1, &copy)) {
+    struct context_lives lives;
+    if (!record_read_context(index + 1, &copy, &lives)) {
         return false;
     }
     *context = (struct prof_context){
@@ -46,8 +47,8 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
         .peak = sum_of(&copy.peak),
     };
     for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
-        context->lives[i] = (struct prof_life){(double)copy.lives[i].objects / WEIGHT_ONE,
-                                               (double)copy.lives[i].bytes / BYTE_ONE};
+        context->lives[i] = (struct prof_life){(double)lives.steps[i].objects / WEIGHT_ONE,
+                                               (double)lives.steps[i].bytes / BYTE_ONE};
     }
     return true;
 }

@@ -335,7 +335,7 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
 }
 
 /* Time is used and not the allocations in between, because the answer must not depend on the rate. */
-static inline void count_life(struct context *context, const struct sums *counts, uint64_t ns) {
+static inline void count_life(struct context_lives *lives, const struct sums *counts, uint64_t ns) {
 #define BOUND(bound, text) bound *UINT64_C(1000000),
     static const uint64_t bounds_ns[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
 #undef BOUND
@@ -343,8 +343,8 @@ static inline void count_life(struct context *context, const struct sums *counts
     while (step < LIFETIME_STEPS - 1 && ns >= bounds_ns[step]) {
         step++;
     }
-    context->lives[step].objects += counts->all_objects;
-    context->lives[step].bytes += counts->all_bytes;
+    lives->steps[step].objects += counts->all_objects;
+    lives->steps[step].bytes += counts->all_bytes;
 }
 
 /* Subtracts a record's counts, if they still count, and notes its end unless `end` is NULL. */
@@ -360,7 +360,8 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
     }
     assert(context->generation == g.generation && context->live.objects >= 1);
     if (end != NULL && end->ns != 0) {
-        count_life(context, &counts, end->ns - min_size(record_origin(number)->birth_ns, end->ns));
+        count_life(context_lives(record->context), &counts,
+                   end->ns - min_size(record_origin(number)->birth_ns, end->ns));
     }
     subtract_live(context, &counts);
     if (UNLIKELY(context->live.objects == 0)) {
@@ -471,11 +472,12 @@ STARTUP void record_read_totals(struct record_totals *totals) {
     totals->drops = atomic_load_explicit(&g.drops, memory_order_relaxed);
 }
 
-bool record_read_context(uint32_t number, struct context *context) {
+bool record_read_context(uint32_t number, struct context *context, struct context_lives *lives) {
     record_lock();
     bool is_used = number <= context_last() && context_at(number)->generation == g.generation;
     if (is_used) {
         *context = *context_at(number);
+        *lives = *context_lives(number);
         context_save(context, g.peak_number); /* in the copy */
     }
     record_unlock();

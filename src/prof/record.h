@@ -117,7 +117,7 @@ void record_read_totals(struct record_totals *totals);
 void record_note_drop(void);
 
 /* A copy of a context as it is now, the peak resolved; false: unused. */
-bool record_read_context(uint32_t number, struct context *context);
+bool record_read_context(uint32_t number, struct context *context, struct context_lives *lives);
 
 /* A live record, with no lock taken; false: it does not live. */
 bool record_peek(uint32_t number, struct prof_live *live);
