@@ -528,8 +528,11 @@ struct pinned_survey {
         size_t live_bytes;
         uint32_t live; /* objects, also those that only reach into it */
     } pages[CLASS_COUNT];
-    uintptr_t sheet; /* of which `words` is a copy; 0: of none */
-    uint64_t words[512];
+    /* Copies of two neighbouring pieces of the heap; of none where the address is 0. */
+    struct {
+        uintptr_t address;
+        uint64_t words[512];
+    } copies[2];
 };
 
 /* The object's share, in bytes, of the free space in the pages that cannot be given back because

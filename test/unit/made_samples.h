@@ -43,7 +43,7 @@ static double pinned[CONTEXTS]; /* bytes */
 
 void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count);
 void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count) {
-    check(survey != NULL && survey->sheet == 0 && count == context_count);
+    check(survey != NULL && survey->copies[0].address == 0 && count == context_count);
     for (uint32_t i = 0; i < count; i++) {
         check(by_context[i] == 0);
         by_context[i] = pinned[i];
