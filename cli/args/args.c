@@ -269,20 +269,21 @@ static bool store_small(const struct reading *reading, const struct arg_option *
 }
 
 /* MIN:MAX; a missing one is left as it was. */
-static bool store_sizes(const struct reading *reading, const struct arg_option *option,
-                        const char *value) {
-    uint64_t *sizes = option->target;
+static bool store_range(const struct reading *reading, const struct arg_option *option,
+                        const char *value, bool (*parse)(const char *text, uint64_t *number),
+                        const char *kind) {
+    uint64_t *limits = option->target;
     char first[NAME_MOST];
     const char *colon = strchr(value, ':');
     size_t length = colon != NULL ? (size_t)(colon - value) : sizeof first;
     if (length >= sizeof first) {
-        return refuse(reading, option, value, "range of sizes (like 16:4K, :1M, 64K:)");
+        return refuse(reading, option, value, kind);
     }
     memcpy(first, value, length);
     first[length] = '\0';
-    if ((first[0] != '\0' && !parse_size(first, &sizes[0])) ||
-        (colon[1] != '\0' && !parse_size(colon + 1, &sizes[1]))) {
-        return refuse(reading, option, value, "range of sizes (like 16:4K, :1M, 64K:)");
+    if ((first[0] != '\0' && !parse(first, &limits[0])) ||
+        (colon[1] != '\0' && !parse(colon + 1, &limits[1]))) {
+        return refuse(reading, option, value, kind);
     }
     return true;
 }
@@ -306,7 +307,11 @@ static bool store_value(const struct reading *reading, const struct arg_option *
     case ARG_SMALL:
         return store_small(reading, option, value);
     case ARG_SIZES:
-        return store_sizes(reading, option, value);
+        return store_range(reading, option, value, parse_size,
+                           "range of sizes (like 16:4K, :1M, 64K:)");
+    case ARG_TIMES:
+        return store_range(reading, option, value, parse_duration,
+                           "range of times (like 1s:1m, :10ms, 1m:)");
     case ARG_NUMBER:
         return parse_count(value, option->target) || refuse(reading, option, value, "number");
     case ARG_SIZE:

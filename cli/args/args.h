@@ -27,6 +27,7 @@ enum arg_kind {
     ARG_COUNT,    /* unsigned: the number of times it is given */
     ARG_SMALL,    /* uint32_t */
     ARG_SIZES,    /* uint64_t[2], bytes, written MIN:MAX where either may be missing */
+    ARG_TIMES,    /* uint64_t[2], nanoseconds, likewise */
 };
 
 struct arg_list {

@@ -125,6 +125,21 @@ static const char *groups_text(const struct bridge *bridge, char text[256]) {
     return text;
 }
 
+/* "between blocks of 112 B 8.0 MiB, of 48 B 1.0 MiB": where most of the free space is. */
+static const char *worst_text(const struct stats_page *words, char text[256]) {
+    const uint64_t worst[][2] = {{words->worst_size_1, words->worst_free_1},
+                                 {words->worst_size_2, words->worst_free_2},
+                                 {words->worst_size_3, words->worst_free_3}};
+    size_t length = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof worst / sizeof worst[0] && worst[i][1] > 0; i++) {
+        length += (size_t)snprintf(text + length, 256 - length, "%s of %s %s",
+                                   i > 0 ? "," : "between blocks", size_text((int64_t)worst[i][0]),
+                                   size_text((int64_t)worst[i][1]));
+    }
+    return text;
+}
+
 static void print_head(FILE *file, const struct look_at_process *look) {
     const struct stats_page *words = &look->page.words;
     char profile[64] = "off";
@@ -161,7 +176,8 @@ static void print_bridge(FILE *file, const struct look_at_process *look) {
         bridge->rss < 10 << 20 ? (struct unit){1024, "KiB"} : (struct unit){1 << 20, "MiB"};
     char remark[256];
     print_live(file, unit, look);
-    print_line(file, unit, '+', "free space inside used pages", bridge->inside, "");
+    print_line(file, unit, '+', "free space inside used pages", bridge->inside,
+               worst_text(words, remark));
     snprintf(remark, sizeof remark, "%s thread%s", grouped_text((int64_t)words->threads),
              words->threads == 1 ? "" : "s");
     print_line(file, unit, '+', "thread caches", bridge->cached, remark);

@@ -89,7 +89,7 @@ static const char *margin_text(struct figure figure, const char *gap) {
     double below = 100 * (figure.value - figure.low) / fabs(figure.value);
     double above = 100 * (figure.high - figure.value) / fabs(figure.value);
     double larger = fmax(below, above);
-    if (round(below) == round(above)) {
+    if (larger < 10 || round(below) == round(above)) {
         return ring_text(" %s%s%.*f%s%%", sign, gap, larger < 10 ? 1 : 0, larger, gap);
     }
     return ring_text(" %s%.0f +%.0f%s%%", glyph(GLYPH_MINUS), below, above, gap);

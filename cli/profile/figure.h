@@ -38,7 +38,7 @@ struct figure figure_bound(struct figure figure, double least, double most);
 /* The larger distance from the value to an end of its interval. */
 double figure_margin(struct figure figure);
 
-/* "", " ± 3.9 %", " −67 +138 %" where the sides differ, or " ± unknown", to stand behind the value.  The
+/* "", " ± 3.9 %", " −67 +138 %" where the sides differ by much, or " ± unknown", to stand behind the value.  The
  * second is " ±3.9%", for columns.  In the ring of cli.h. */
 const char *figure_margin_text(struct figure figure);
 const char *figure_margin_cell(struct figure figure);

@@ -393,7 +393,7 @@ bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *s
     int length = end != NULL ? (int)(end - name) : 0;
     if (length == 4 && strncmp(name, "temp", 4) == 0) {
         name = "alloc", length = 5;
-    } else if (length == 5 && strncmp(name, "slack", 5) == 0) {
+    } else if (strcmp(name, "slack_space") == 0 || strcmp(name, "pinned_space") == 0) {
         name = "inuse", length = 5;
     }
     char text[128];
@@ -413,6 +413,18 @@ const char *profile_label(const struct profile *profile, uint32_t sample, const 
         }
     }
     return "";
+}
+
+const struct profile_label *profile_number_label(const struct profile *profile, uint32_t sample,
+                                                 const char *key, const char *unit) {
+    const struct profile_sample *row = &profile->samples[sample];
+    for (uint32_t i = 0; i < row->label_count; i++) {
+        const struct profile_label *label = &profile->labels[row->labels + i];
+        if (label->text == NULL && strcmp(label->key, key) == 0 && strcmp(label->unit, unit) == 0) {
+            return label;
+        }
+    }
+    return NULL;
 }
 
 int64_t profile_total(const struct profile *profile, uint32_t type) {

@@ -135,12 +135,16 @@ static inline int64_t profile_value(const struct profile *profile, uint32_t samp
 uint32_t profile_find_type(const struct profile *profile, const char *name);
 
 /* The types of bytes and of objects that belong to a type: "inuse_space" and "inuse_objects" for
- * either of these and for "slack_space".  False, and PROFILE_NONE, where one is missing. */
+ * either of these, for "slack_space" and for "pinned_space".  False, and PROFILE_NONE, where one is missing. */
 bool profile_find_pair(const struct profile *profile, uint32_t type, uint32_t *space,
                        uint32_t *objects);
 
 /* The text of a sample's label; "" where it has none. */
 const char *profile_label(const struct profile *profile, uint32_t sample, const char *key);
+
+/* A sample's label that is a number in this unit; NULL where it has none. */
+const struct profile_label *profile_number_label(const struct profile *profile, uint32_t sample,
+                                                 const char *key, const char *unit);
 
 /* Sums of hostile numbers stop at the ends of int64_t. */
 static inline int64_t profile_sum(int64_t a, int64_t b) {

@@ -32,7 +32,6 @@ enum {
     WIDTH_OF_TWO = 100, /* from here on the sites stand beside the chart */
     NAME_BYTES = 1024,  /* more than a line has columns of four bytes */
     LINE_BYTES = 4 * NAME_BYTES,
-    MARGIN_COLUMNS = 11, /* " ± 9.9 %", " −67 +138 %" */
 };
 
 /* The sites that held memory, or the functions that used the processor. */
@@ -301,45 +300,48 @@ static void describe_place(const struct holders *holders, size_t index, struct p
     }
 }
 
-/* How the columns of a list of sites share its width: names get what lines leave. */
+/* How far off what a site has may be; nothing where that is exact or nobody knows. */
+static const char *site_margin(const struct holders *holders, const struct site *site) {
+    if (site->facts == NULL) {
+        return "";
+    }
+    struct figure figure =
+        figure_of(holders->profile, (double)site->value, site->facts[holders->type]);
+    return figure.kind == FIGURE_ESTIMATE ? figure_margin_text(figure) : "";
+}
+
+/* How the columns of a list of sites share its width: names get what the others leave. */
 struct site_columns {
-    unsigned name, line;
+    unsigned margin, name, line;
 };
 
 static struct site_columns share_width(const struct holders *holders, size_t shown,
                                        unsigned width) {
     enum { FIGURES = 21, GAP = 2, NAME_LEAST = 12, LINE_MOST = 28 };
-    struct site_columns columns = {0, 0};
+    struct site_columns columns = {0, 0, 0};
     struct place place;
     for (size_t i = 0; i < shown; i++) {
+        const char *margin = site_margin(holders, &holders->sites.rows[i]);
         describe_place(holders, i, &place);
+        columns.margin = larger(columns.margin, text_columns(margin));
         columns.name = larger(columns.name, text_columns(place.name));
         columns.line = larger(columns.line, text_columns(place.line));
     }
     columns.line = columns.line < LINE_MOST ? columns.line : LINE_MOST;
-    unsigned figures = FIGURES + (shown > 0 && holders->profile->period > 1 ? MARGIN_COLUMNS : 0);
-    unsigned left = width > figures + GAP + columns.line + NAME_LEAST
-                        ? width - figures - GAP - columns.line
-                        : NAME_LEAST;
+    unsigned others = FIGURES + columns.margin + GAP + columns.line;
+    unsigned left = width > others + NAME_LEAST ? width - others : NAME_LEAST;
     columns.name = columns.name < left ? columns.name : left;
     return columns;
 }
 
 /* What a site has, and how far off that may be. */
-static const char *site_figure(const struct holders *holders, const struct site *site) {
-    struct figure figure = site->facts != NULL ? figure_of(holders->profile, (double)site->value,
-                                                           site->facts[holders->type])
-                                               : figure_exact((double)site->value);
+static const char *site_figure(const struct holders *holders, const struct site *site,
+                               unsigned margin_columns) {
     const char *value =
         holders->is_time ? duration_text((uint64_t)site->value) : size_text(site->value);
-    if (figure.kind != FIGURE_ESTIMATE) {
-        return ring_text("%10s", value);
-    }
     /* As wide as characters, which are not bytes. */
-    const char *margin = figure_margin_text(figure);
-    unsigned columns = text_columns(margin);
-    return ring_text("%10s%s%*s", value, margin,
-                     columns < MARGIN_COLUMNS ? (int)(MARGIN_COLUMNS - columns) : 0, "");
+    const char *margin = site_margin(holders, site);
+    return ring_text("%10s%s%*s", value, margin, (int)(margin_columns - text_columns(margin)), "");
 }
 
 /* " 38.1 %  472.0 MiB ± 2.1 %  cache_insert  cache.c:88" */
@@ -353,8 +355,8 @@ static void describe_site(const struct holders *holders, size_t index, struct si
     unsigned name = text_columns(place.name);
     bool has_line = place.line[0] != '\0';
     sprintf(text, "%5.1f %%  %s  %s%*s%s", 100 * (double)site->value / (double)holders->total,
-            site_figure(holders, site), place.name, has_line ? (int)(columns.name - name + 2) : 0,
-            "", place.line);
+            site_figure(holders, site, columns.margin), place.name,
+            has_line ? (int)(columns.name - name + 2) : 0, "", place.line);
 }
 
 /* The list of sites as lines: a title, the largest of those that held something, and how many more there are. */

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "common/cli.h"
+#include "contract/lifetimes.h"
 
 enum frame_bits {
     IN_FOCUS = 1 << 0,
@@ -284,9 +285,22 @@ static bool is_of_size(const struct work *work, uint32_t sample) {
            (work->select->size_most == 0 || bytes <= work->select->size_most);
 }
 
+/* A label is the upper bound of a step; limits between two bounds count as the lower one. */
+static bool is_of_lifetime(const struct work *work, uint32_t sample) {
+    enum { NS_PER_MS = 1000000 };
+    const struct select *select = work->select;
+    if (select->life_least == 0 && select->life_most == 0) {
+        return true;
+    }
+    const struct profile_label *label =
+        profile_number_label(work->old, sample, LIFETIME_LABEL, LIFETIME_UNIT);
+    return label != NULL && (uint64_t)label->number > select->life_least / NS_PER_MS &&
+           (select->life_most == 0 || (uint64_t)label->number <= select->life_most / NS_PER_MS);
+}
+
 static bool is_sample_wanted(const struct work *work, uint32_t sample) {
     const struct profile_sample *row = &work->old->samples[sample];
-    return is_of_thread(work, row) && is_of_size(work, sample) &&
+    return is_of_thread(work, row) && is_of_size(work, sample) && is_of_lifetime(work, sample) &&
            (!work->expressions[TAG].is_set ||
             has_label(work, row, work->tag_key, &work->expressions[TAG]));
 }

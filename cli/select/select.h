@@ -21,6 +21,7 @@ struct select {
     const char *focus, *ignore, *hide, *show, *show_from, *module, *file, *thread;
     const char *tag, *tag_root, *tag_leaf; /* KEY=RE; KEY; KEY */
     uint64_t size_least, size_most;        /* of a sample's mean object; 0: no limit */
+    uint64_t life_least, life_most;        /* of what was freed, nanoseconds; 0: no limit */
     enum select_by by;
     bool no_inlines, show_internal;
     bool by_cum;           /* sorted by cumulative instead of flat values */

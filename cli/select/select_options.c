@@ -10,7 +10,7 @@ struct select args_select = {
 const struct arg_option args_select_options[] = {
     {"metric", 'm', ARG_TEXT, "METRIC", NULL, false, &args_select.metric,
      "What is counted: inuse_space, inuse_objects, alloc_space, alloc_objects, peak_space, "
-     "peak_objects, temp_objects, slack_space, cpu; `tally info` lists those of a profile"},
+     "peak_objects, temp_objects, slack_space, pinned_space, cpu; `tally info` lists those of a profile"},
     {"focus", 0, ARG_TEXT, "RE", NULL, false, &args_select.focus,
      "Only stacks with a frame whose function, file or module matches"},
     {"ignore", 0, ARG_TEXT, "RE", NULL, false, &args_select.ignore,
@@ -35,6 +35,9 @@ const struct arg_option args_select_options[] = {
      "Put the value of this label below each stack, as if it had been called"},
     {"size", 0, ARG_SIZES, "MIN:MAX", NULL, false, &args_select.size_least,
      "Only blocks of these sizes, such as 64:4K or 1M:"},
+    {"lifetime", 0, ARG_TIMES, "MIN:MAX", NULL, false, &args_select.life_least,
+     "Only what was freed and had lived for so long, such as :10ms or 1m:; for alloc_space and "
+     "alloc_objects"},
     {"at", 0, ARG_TEXT, "TIME", NULL, false, &args_select.at,
      "The moment of a recorded run: a time since its start, peak, or end"},
     {"from", 0, ARG_TEXT, "TIME", NULL, false, &args_select.from,

@@ -104,6 +104,11 @@ void view_print_heading(const struct view *view);
 /* "... 412 more", when there are any. */
 void view_print_more(const struct view *view, size_t count, const char *what);
 
+/* How long what was freed lived: for each node a step of lifetimes.h, from 1 on, that half of what it
+ * allocated itself did not outlive, 0 where nothing was freed; to be freed.  NULL: nobody knows. */
+uint8_t *view_lifetime_find(const struct view *view);
+const char *view_lifetime_text(uint8_t step); /* "< 10 ms", or "" */
+
 /* Cells in columns, each as wide as its widest; 'r' and 'l' say which side is flush. */
 struct view_grid {
     const char *columns;

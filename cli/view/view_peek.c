@@ -69,7 +69,7 @@ static void add_edge(struct peek *peek, uint32_t slot, uint32_t other, bool is_c
     peek->edges = must_have_room(peek->edges, id, &peek->room, sizeof *peek->edges);
     struct edge *edge = &peek->edges[id];
     if (id >= count) {
-        *edge = (struct edge){nodes[slot], nodes[other], other, 0, {0, 0}, is_callee, false};
+        *edge = (struct edge){nodes[slot], nodes[other], other, 0, {0}, is_callee, false};
     }
     edge->has_many_lines |= view_line(peek->view, other) != view_line(peek->view, edge->slot);
     if (edge->seen != sample + 1) {

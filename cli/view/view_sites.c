@@ -2,6 +2,7 @@
  *
  * view_sites.c - one row for each place that allocates, with every metric of the profile side by side.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/cli.h"
@@ -20,7 +21,8 @@ static bool is_shown(const struct view *view, const struct site *site, uint32_t 
 }
 
 static void put_site(const struct view *view, struct view_grid *grid, const struct site *site,
-                     uint32_t columns) {
+                     uint32_t columns, const uint8_t *lifetimes) {
+    uint32_t slot = view->first_slot[site->location];
     for (uint32_t type = 0; type < columns; type++) {
         struct view_sum sum = {.value = site->values[type]};
         if (site->facts != NULL) {
@@ -28,8 +30,11 @@ static void put_site(const struct view *view, struct view_grid *grid, const stru
         }
         view_grid_put(grid, view_figure(view, type, sum));
     }
-    view_grid_put(grid, view_name(view, view->first_slot[site->location]));
-    view_grid_put(grid, view_place(view, view->first_slot[site->location]));
+    if (lifetimes != NULL) {
+        view_grid_put(grid, view_lifetime_text(lifetimes[view->slot_node[slot]]));
+    }
+    view_grid_put(grid, view_name(view, slot));
+    view_grid_put(grid, view_place(view, slot));
 }
 
 bool view_sites(struct view *view) {
@@ -39,22 +44,27 @@ bool view_sites(struct view *view) {
     view->by = view->by == BY_OWN ? BY_LINES : view->by;
     view_index(view);
     sites_collect(&sites, view->profile, view->type, view->by, NULL, view->facts);
-    char kinds[MOST_COLUMNS + 3];
+    uint8_t *lifetimes = view_lifetime_find(view);
+    char kinds[MOST_COLUMNS + 4];
     memset(kinds, 'r', columns);
-    memcpy(kinds + columns, "ll", 3);
+    memcpy(kinds + columns, lifetimes != NULL ? "rll" : "ll", lifetimes != NULL ? 4 : 3);
     struct view_grid grid = {.columns = kinds};
     for (uint32_t type = 0; type < columns; type++) {
         view_grid_put(&grid, safe_text(view->profile->types[type].name));
+    }
+    if (lifetimes != NULL) {
+        view_grid_put(&grid, "lifetime");
     }
     view_grid_put(&grid, "site");
     view_grid_put(&grid, "");
     for (uint32_t i = 0; i < sites.count; i++) {
         if (is_shown(view, &sites.rows[i], columns) && count++ < most) {
-            put_site(view, &grid, &sites.rows[i], columns);
+            put_site(view, &grid, &sites.rows[i], columns, lifetimes);
         }
     }
     view_grid_print(&grid, view->out);
     view_print_more(view, count > most ? count - most : 0, "sites (-n 0 shows all)");
+    free(lifetimes);
     sites_free(&sites);
     view_release(view);
     return true;

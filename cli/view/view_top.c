@@ -45,10 +45,17 @@ static void print_report(const struct view *view, const struct view_weight *weig
                          const struct view_row *rows, size_t count) {
     bool has_partner = view->partner != PROFILE_NONE;
     bool is_space = strcmp(view->profile->types[view->type].unit, "bytes") == 0;
-    struct view_grid grid = {.columns = has_partner ? "rrrrrrll" : "rrrrll"};
+    uint8_t *lifetimes = view_lifetime_find(view);
+    char kinds[16];
+    snprintf(kinds, sizeof kinds, "rrrr%s%sll", has_partner ? "rr" : "",
+             lifetimes != NULL ? "r" : "");
+    struct view_grid grid = {.columns = kinds};
     put_heads(&grid, (const char *const[]){"flat", "flat%", "cum", "cum%", NULL});
     if (has_partner) {
         put_heads(&grid, (const char *const[]){is_space ? "blocks" : "bytes", "avg", NULL});
+    }
+    if (lifetimes != NULL) {
+        view_grid_put(&grid, "lifetime");
     }
     put_heads(&grid, (const char *const[]){"site", "", NULL});
     for (size_t i = 0; i < count; i++) {
@@ -60,9 +67,13 @@ static void print_report(const struct view *view, const struct view_weight *weig
         if (has_partner) {
             put_partner(&grid, view, weight);
         }
+        if (lifetimes != NULL) {
+            view_grid_put(&grid, view_lifetime_text(lifetimes[rows[i].id]));
+        }
         put_site(&grid, view, weight);
     }
     view_grid_print(&grid, view->out);
+    free(lifetimes);
 }
 
 /* "new", "gone", or the change in percent. */

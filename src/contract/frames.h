@@ -31,8 +31,9 @@ enum frame_type {
     FRAME_SNAP =
         2, /* a whole profile.proto (not gzipped) of this moment, with mappings and build ids; its
                        sample types are alloc_objects alloc_space inuse_objects inuse_space peak_objects
-                       peak_space temp_objects slack_space; values unbiased; period is the rate.
-                       Labels like inuse_space_grain: variance / value, in thousandths */
+                       peak_space temp_objects slack_space pinned_space; labels as in lifetimes.h; values
+                       unbiased; period is the rate.  Labels like inuse_space_grain: variance / value,
+                       in thousandths */
     FRAME_STAT = 3, /* points of the series: u64 t_ns rss live held allocated freed, each */
     FRAME_NOTE = 4, /* text: a trigger, a mark, a reset */
     FRAME_LEAK = 7, /* the text of leak/leak.h: what a leak check found at this moment */

@@ -70,7 +70,13 @@ enum { STATS_PAGE_RANGES_AT = 2048, STATS_PAGE_MOST_RANGES = 128 };
     X(untold, "addresses of the heap in ranges that found no room below")                          \
     X(cpu_hz,                                                                                      \
       "samples of a thread per second of its processor time, a number; 0: it is not recorded")     \
-    X(behind, "what may have moved by calls since; 0: there were none; 2^64 - 1: anything")
+    X(behind, "what may have moved by calls since; 0: there were none; 2^64 - 1: anything")        \
+    X(worst_size_1, "the size of blocks between which most of slab_free lies; 0: none")            \
+    X(worst_free_1, "the part of slab_free between those")                                         \
+    X(worst_size_2, "the same for the second")                                                     \
+    X(worst_free_2, "the part of slab_free")                                                       \
+    X(worst_size_3, "the same for the third")                                                      \
+    X(worst_free_3, "the part of slab_free")
 
 struct stats_page {
     uint64_t magic;

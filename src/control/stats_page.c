@@ -124,7 +124,7 @@ static void read_profiler(struct stats_page *fresh) {
     }
     prof_read_totals(&totals);
     if (prof_lg_sample() == 0) { /* Samples of some would only allow to guess. */
-        fresh->requested -= min_size(growth(totals.live.requested, totals.live.bytes), fresh->live);
+        fresh->requested -= min_size((size_t)totals.live.all_slack, fresh->live);
     }
     fresh->profile_rate = prof_is_active() ? UINT64_C(1) << prof_lg_sample() : 0;
     fresh->profile_samples = totals.live.objects;
@@ -141,6 +141,17 @@ static void read_lasting(struct own *my, const struct heap_totals *totals) {
     lasting->freed = max_size(lasting->freed, growth(totals->live, lasting->allocated));
     lasting->nfree = max_size(lasting->nfree, growth(totals->live_objects, lasting->nmalloc));
     my->traffic = now;
+}
+
+static void read_worst(struct stats_page *fresh) {
+    struct pinned_class worst[PINNED_WORST];
+    pinned_read_worst(worst);
+    fresh->worst_size_1 = worst[0].size;
+    fresh->worst_free_1 = worst[0].bytes;
+    fresh->worst_size_2 = worst[1].size;
+    fresh->worst_free_2 = worst[1].bytes;
+    fresh->worst_size_3 = worst[2].size;
+    fresh->worst_free_3 = worst[2].bytes;
 }
 
 static void read_heap(struct own *my, struct stats_page *fresh) {
@@ -286,6 +297,7 @@ STARTUP static void refresh_busy(struct own *my, uint64_t now_ms) {
     fresh.sum_ns = begin;
     my->is_behind = false;
     read_heap(my, &fresh);
+    read_worst(&fresh);
     read_profiler(&fresh);
     struct stats_page *page = my->page;
     if (page == NULL) {

@@ -504,6 +504,31 @@ enum bin_object bin_look(struct span *slab, uintptr_t address) {
     return answer;
 }
 
+uintptr_t bin_next(struct bin *bin) {
+    enter(bin);
+    uintptr_t address = bin->slabs != NULL ? slab_next(slab_of_node(bin->slabs)) : 0;
+    lock_release(&bin->lock);
+    return address;
+}
+
+bool bin_copy_out(const struct span *slab, unsigned size_class, uintptr_t base, unsigned first,
+                  unsigned end, uint64_t out[MOST_OBJECTS / 64]) {
+    /* Acquire: a slab's arena has bins.  It may be another's by now: ask again under the lock. */
+    if (__atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) != SPAN_SLAB) {
+        return false;
+    }
+    struct bin *bin = arena_bin(__atomic_load_n(&slab->arena, __ATOMIC_RELAXED), size_class);
+    enter(bin);
+    bool is_there = is_slab_of(bin, slab, base);
+    for (unsigned i = first; i < end && is_there; i++) {
+        if (slab_is_out(slab, i) && !is_stashed(slab, i)) {
+            out[i / 64] |= UINT64_C(1) << i % 64;
+        }
+    }
+    lock_release(&bin->lock);
+    return is_there;
+}
+
 void bin_note_slow_free(struct span *slab, uintptr_t address) {
     struct bin *bin = arena_bin(slab->arena, slab->size_class);
     enter(bin);

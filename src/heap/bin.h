@@ -100,6 +100,15 @@ unsigned bin_claim_live(struct bin *bin, struct span *slab, uintptr_t base, void
 enum bin_object { BIN_OBJECT_OUT, BIN_OBJECT_FREE, BIN_OBJECT_UNCARVED };
 enum bin_object bin_look(struct span *slab, uintptr_t address);
 
+/* The object that the bin would hand out next; 0: it would have to make a slab. */
+uintptr_t bin_next(struct bin *bin);
+
+/* Which of the objects `first` to `end` - 1 of the slab at `base` the program may hold: those that
+ * are out, and, if they are tracked, have a number.  A bitmap of the whole slab; false if there is
+ * no such slab of this class. */
+bool bin_copy_out(const struct span *slab, unsigned size_class, uintptr_t base, unsigned first,
+                  unsigned end, uint64_t out[MOST_OBJECTS / 64]);
+
 /* Counts a free that found its granule unpublished; carves the granule when there are many. */
 void bin_note_slow_free(struct span *slab, uintptr_t address);
 

@@ -507,6 +507,51 @@ struct track_events {
 };
 extern struct track_events track_events HIDDEN;
 
+/* ---------------------------------------------------------------- what objects keep (pinned.c) */
+
+/* An address without the bits that make it one: objects are 16-byte aligned. */
+enum { PINNED_OWN_PAGE = 1, PINNED_SHIFT = 3 };
+
+/* Where to look later for the space that a sampled object keeps, which the caller has just
+ * allocated or resized: on its own page where most objects of its class are sampled, otherwise on
+ * the one it would have been put on.  Not an address, so that no search for leaks follows it; 0:
+ * nowhere. */
+uintptr_t pinned_find_place(const void *object, unsigned size_class);
+static inline uintptr_t pinned_place(const void *object, size_t usable) {
+    if (usable > SMALL_MAX) {
+        return 0;
+    }
+    return track_rate() <= usable ? (uintptr_t)object >> PINNED_SHIFT | PINNED_OWN_PAGE
+                                  : pinned_find_place(object, size_class_of(usable));
+}
+
+/* What was last seen; zeros at first. */
+struct pinned_survey {
+    struct {
+        uintptr_t start;
+        size_t live_bytes;
+        uint32_t live; /* objects, also those that only reach into it */
+    } pages[CLASS_COUNT];
+    /* Copies of two neighbouring pieces of the heap; of none where the address is 0. */
+    struct {
+        uintptr_t address;
+        uint64_t words[512];
+    } copies[2];
+};
+
+/* The object's share, in bytes, of the free space in the pages that cannot be given back because
+ * of it: that of each page is divided among the live objects on it.  Objects in caches count as
+ * free.  Large objects own their pages alone and keep nothing. */
+double pinned_share(struct pinned_survey *survey, uintptr_t place, size_t usable);
+
+/* The classes with most free space in slabs that has memory behind it, the worst first; those that
+ * have none are zeros. */
+struct pinned_class {
+    size_t size, bytes;
+};
+enum { PINNED_WORST = 3 };
+void pinned_read_worst(struct pinned_class worst[PINNED_WORST]);
+
 /* ---------------------------------------------------------------- leaks */
 
 /* Objects that are no leaks carry a mark in their number, beside what the layer above has put

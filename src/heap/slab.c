@@ -42,12 +42,20 @@ void slab_init(uint64_t random) {
     slab_secret = (random & UINT64_C(0x00ffffffffffffff)) | UINT64_C(0xa500000000000001);
 }
 
-/* Atomic, since several bins change it at once. */
-static _Atomic size_t untouched;
+/* By class; atomic, since several bins change it at once. */
+static _Atomic size_t untouched[CLASS_COUNT];
+
+size_t slab_untouched_of(unsigned size_class) {
+    size_t bytes = atomic_load_explicit(&untouched[size_class], memory_order_relaxed);
+    return bytes <= SIZE_MAX / 2 ? bytes : 0; /* A fork may have lost part of a change. */
+}
 
 size_t slab_untouched_bytes(void) {
-    size_t bytes = atomic_load_explicit(&untouched, memory_order_relaxed);
-    return bytes <= SIZE_MAX / 2 ? bytes : 0; /* A fork may have lost part of a change. */
+    size_t bytes = 0;
+    for (unsigned c = 1; c < CLASS_COUNT; c++) {
+        bytes += slab_untouched_of(c);
+    }
+    return bytes;
 }
 
 /* `count` sheets from `first` on, as a bitmap. */
@@ -86,9 +94,9 @@ static size_t untouched_in(const struct span *slab) {
     return (size_t)__builtin_popcount(sheets_without_memory(slab)) << LG_SHEET;
 }
 
-static void add_untouched(size_t bytes) {
+static void add_untouched(const struct span *slab, size_t bytes) {
     if (bytes != 0) {
-        atomic_fetch_add_explicit(&untouched, bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&untouched[slab->size_class], bytes, memory_order_relaxed);
     }
 }
 
@@ -103,7 +111,7 @@ void slab_create(struct span *slab, unsigned size_class, unsigned arena) {
     slab->rest = SLAB_IN_USE;
     __atomic_store_n(&slab->arena, (uint16_t)arena, __ATOMIC_RELAXED);
     __atomic_store_n(&slab->size_class, (uint8_t)size_class, __ATOMIC_RELAXED);
-    add_untouched(untouched_in(slab));
+    add_untouched(slab, untouched_in(slab));
     unsigned words = (size_classes[size_class].total + 63u) / 64;
     __builtin_memset(slab->bits, 0, words * sizeof(uint64_t));
     assert(slab->uncarved != 0 && slab->kind == SPAN_NONE);
@@ -136,7 +144,7 @@ static void publish(const struct span *slab, uint32_t sheets) {
 
 void slab_destroy(struct span *slab) {
     assert(slab->kind == SPAN_SLAB && slab_is_empty(slab) && !slab_is_busy(slab));
-    add_untouched(-untouched_in(slab));
+    add_untouched(slab, -untouched_in(slab));
     classmap_publish(slab->base, (slab_class(slab)->slab_mask + 1) >> LG_UNIT, 0);
     __atomic_store_n(&slab->kind, SPAN_NONE, __ATOMIC_RELAXED);
 }
@@ -160,19 +168,38 @@ static void carve(struct span *slab, uint32_t sheets) {
     slab->uncarved &= ~sheets;
     unsigned used = bits_floor_log2(sheets) + 1;
     slab->sheets_used = (uint8_t)max_size(slab->sheets_used, used);
-    add_untouched(untouched_in(slab) - before);
+    add_untouched(slab, untouched_in(slab) - before);
     publish(slab, sheets);
 }
 
-/* Carves the lowest sheet that an object starts in; there is one. */
-static void carve_lowest(struct span *slab) {
+/* The lowest sheet that is not carved and that an object starts in; there is one. */
+static unsigned lowest_uncarved(const struct span *slab) {
     const struct size_class *sc = slab_class(slab);
     uint32_t left = slab->uncarved;
     while (first_start(sc, bits_lowest(left)) == first_start(sc, bits_lowest(left) + 1)) {
         left &= left - 1;
         assert(left != 0);
     }
-    carve(slab, left & -left);
+    return bits_lowest(left);
+}
+
+static void carve_lowest(struct span *slab) {
+    carve(slab, UINT32_C(1) << lowest_uncarved(slab));
+}
+
+uintptr_t slab_next(const struct span *slab) {
+    const struct size_class *sc = slab_class(slab);
+    assert(!slab_is_full(slab));
+    unsigned index = 0;
+    if (slab_nfree(slab) == 0) {
+        index = first_start(sc, lowest_uncarved(slab));
+    } else {
+        while (slab->bits[index / 64] == 0) {
+            index += 64;
+        }
+        index += bits_lowest(slab->bits[index / 64]);
+    }
+    return slab->base + (uintptr_t)index * sc->size;
 }
 
 void slab_publish_granule(struct span *slab, uintptr_t object) {
@@ -233,7 +260,7 @@ void slab_uncarve(struct span *slab, uint32_t sheets) {
         }
         slab->ncarved = (uint16_t)(slab->ncarved - (end - first));
     }
-    add_untouched(untouched_in(slab) - before);
+    add_untouched(slab, untouched_in(slab) - before);
     publish(slab, sheets);
 }
 
@@ -242,7 +269,7 @@ void slab_note_purged(struct span *slab, bool is_done) {
     size_t before = untouched_in(slab);
     slab->is_fresh = is_done;
     slab->rest = SLAB_IN_USE;
-    add_untouched(untouched_in(slab) - before);
+    add_untouched(slab, untouched_in(slab) - before);
 }
 
 /* ---------------------------------------------------------------- taking */

@@ -31,8 +31,10 @@ static inline bool slab_is_shared(const struct span *slab) {
     return slab->arena < slab_shared_arenas;
 }
 
-/* Bytes of all slabs that have no memory behind them; for reports, and not exact. */
+/* Bytes of all slabs, or of those of a class, that have no memory behind them; for reports, and not
+ * exact. */
 size_t slab_untouched_bytes(void);
+size_t slab_untouched_of(unsigned size_class);
 
 /* Makes a slab of a span fresh from the page heap.  Its `ids` are set where the arena says so. */
 void slab_create(struct span *slab, unsigned size_class, unsigned arena);
@@ -42,6 +44,9 @@ void slab_destroy(struct span *slab);
 
 /* Moves up to `count` free objects, lowest address last, to slots[0..]; returns how many. */
 unsigned slab_take(struct span *slab, void **slots, unsigned count);
+
+/* The object that would be taken next; the slab is not full. */
+uintptr_t slab_next(const struct span *slab);
 
 /* Carves what is missing of the granule `object` lies in, so that its frees become fast. */
 void slab_publish_granule(struct span *slab, uintptr_t object);

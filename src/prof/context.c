@@ -12,6 +12,8 @@
  */
 #include "prof/context.h"
 
+#include <string.h>
+
 #include "base/hash.h"
 #include "base/log.h"
 #include "prof/owner.h"
@@ -27,6 +29,7 @@ static struct {
 } g = {.buckets.item_bytes = sizeof(uint32_t)};
 
 struct table context_table = {.item_bytes = sizeof(struct context)}; /* from 1 on */
+struct table context_lives_table = {.item_bytes = sizeof(struct context_lives)};
 
 uint32_t context_last(void) {
     return g.last;
@@ -131,11 +134,12 @@ uint32_t context_of_owner(uint32_t owner, uint32_t after) {
 
 /* ---------------------------------------------------------------- finding and forgetting */
 
-static void begin_anew(struct context *context, uint32_t generation) {
+static void begin_anew(uint32_t number, uint32_t generation) {
+    struct context *context = context_at(number);
     context->generation = generation;
     context->peak_number = 0;
     context->live = context->accumulated = context->peak = (struct sums){0};
-    context->temporary = 0;
+    memset(context_lives(number), 0, sizeof(struct context_lives));
 }
 
 static uint32_t take_unused(void) {
@@ -144,7 +148,9 @@ static uint32_t take_unused(void) {
         g.unused = context_at(number)->next;
         return number;
     }
-    return table_reach(&context_table, g.last + 1) ? ++g.last : 0;
+    bool has_room =
+        table_reach(&context_table, g.last + 1) && table_reach(&context_lives_table, g.last + 1);
+    return has_room ? ++g.last : 0;
 }
 
 static uint32_t add(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t generation) {
@@ -156,7 +162,7 @@ static uint32_t add(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t g
     context->stack = stack;
     context->owner = owner;
     context->size_lg = size_lg;
-    begin_anew(context, generation);
+    begin_anew(number, generation);
     link_in_bucket(number);
     link_to_owner(number);
     split_bucket();
@@ -171,7 +177,7 @@ uint32_t context_find(uint32_t stack, uint32_t owner, uint32_t size_lg, uint32_t
         struct context *context = context_at(number);
         if (context->stack == stack && context->owner == owner && context->size_lg == size_lg) {
             if (context->generation != generation) {
-                begin_anew(context, generation);
+                begin_anew(number, generation);
             }
             return number;
         }
@@ -208,7 +214,10 @@ void context_retire(uint32_t number, uint64_t peak_number) {
     context_save(heir, peak_number);
     sums_add(&heir->accumulated, &context->accumulated);
     sums_add(&heir->peak, &context->peak);
-    heir->temporary += context->temporary;
+    for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
+        context_lives(heir_number)->steps[i].objects += context_lives(number)->steps[i].objects;
+        context_lives(heir_number)->steps[i].bytes += context_lives(number)->steps[i].bytes;
+    }
     forget(number);
 }
 

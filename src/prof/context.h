@@ -17,6 +17,7 @@
 
 #include "base/common.h"
 #include "base/table.h"
+#include "contract/lifetimes.h"
 
 /* Samples as they are, and what they stand for.  Weights are kept as integers, so that what is
  * subtracted at the end is exactly what was added. */
@@ -26,7 +27,8 @@ struct sums {
     uint64_t requested;
     uint64_t all_objects;                  /* in 65536ths */
     uint64_t all_bytes;                    /* in 16ths */
-    double object_variance, byte_variance; /* of these two; rounding leaves traces in them */
+    uint64_t all_slack;                    /* of these, what nobody asked for */
+    double object_variance, byte_variance; /* of the first two; rounding leaves traces in them */
 };
 enum { WEIGHT_ONE = 1 << 16, BYTE_ONE = 16 };
 
@@ -38,6 +40,7 @@ static inline void sums_add(struct sums *sum, const struct sums *change) {
     sum->all_bytes += change->all_bytes;
     sum->object_variance += change->object_variance;
     sum->byte_variance += change->byte_variance;
+    sum->all_slack += change->all_slack;
 }
 
 static inline void sums_subtract(struct sums *sum, const struct sums *change) {
@@ -49,6 +52,7 @@ static inline void sums_subtract(struct sums *sum, const struct sums *change) {
     bool is_empty = sum->objects == 0;
     sum->object_variance = is_empty ? 0 : sum->object_variance - change->object_variance;
     sum->byte_variance = is_empty ? 0 : sum->byte_variance - change->byte_variance;
+    sum->all_slack -= change->all_slack;
 }
 
 struct context {
@@ -61,7 +65,6 @@ struct context {
     uint32_t sibling_before, sibling_after;
     uint64_t peak_number;
     struct sums live, accumulated, peak;
-    uint64_t temporary; /* short-lived objects (record.h), in 65536ths */
 };
 
 /* The number of the context of a stack, thread and size in this generation, which is made with counts
@@ -74,6 +77,18 @@ static inline struct context *context_at(uint32_t number) {
     return table_at_sized(&context_table, number, sizeof(struct context));
 }
 uint32_t context_last(void);
+
+/* What a context has freed, by the time it had lived (lifetimes.h), in the units of all_objects and
+ * all_bytes.  Apart from the rest, which every sample changes. */
+struct context_lives {
+    struct {
+        uint64_t objects, bytes;
+    } steps[LIFETIME_STEPS];
+};
+extern struct table context_lives_table HIDDEN;
+static inline struct context_lives *context_lives(uint32_t number) {
+    return table_at_sized(&context_lives_table, number, sizeof(struct context_lives));
+}
 
 /* Saves the live counts for the present peak, before they change. */
 static inline void context_save(struct context *context, uint64_t peak_number) {

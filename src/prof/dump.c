@@ -33,12 +33,23 @@ struct profile {
     bool hides_addresses;
 };
 
+static bool is_proto(enum dump_format format) {
+    return format == DUMP_PROTO || format == DUMP_SNAPSHOT;
+}
+
 static int write_profile(struct out *out, const void *what) {
     const struct profile *profile = what;
     struct extract extract;
     struct maps maps;
     int error = extract_read(&extract, profile->what);
     if (error != 0) {
+        return error;
+    }
+    if (is_proto(profile->format) && profile->what == DUMP_NOW) {
+        error = extract_read_pinned(&extract);
+    }
+    if (error != 0) {
+        extract_release(&extract);
         return error;
     }
     maps_read(&maps);

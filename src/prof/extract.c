@@ -27,6 +27,7 @@ static void add(struct prof_sum *sum, const struct prof_sum *more) {
     sum->all_bytes += more->all_bytes;
     sum->object_variance += more->object_variance;
     sum->byte_variance += more->byte_variance;
+    sum->all_slack += more->all_slack;
 }
 
 static struct extract_row *rows(const struct extract *extract) {
@@ -171,11 +172,12 @@ static bool read_rows(struct extract *extract) {
             .stack = context.stack,
             .thread = context.thread,
             .size_lg = context.size_lg,
+            .context = i,
             .live = *live,
             .accumulated = context.accumulated,
             .peak = context.peak,
-            .temporary = context.temporary,
         };
+        memcpy(rows(extract)[extract->count - 1].lives, context.lives, sizeof(context.lives));
         extract->rows.length += sizeof(struct extract_row);
     }
     return true;
@@ -267,6 +269,23 @@ int extract_read(struct extract *extract, enum dump_what what) {
     }
     extract_release(extract);
     return -ENOMEM;
+}
+
+int extract_read_pinned(struct extract *extract) {
+    struct pile memory = {0};
+    uint32_t contexts = prof_context_count();
+    if (!pile_grow(&memory, sizeof(struct pinned_survey) + contexts * sizeof(double))) {
+        return -ENOMEM;
+    }
+    struct pinned_survey *survey = (struct pinned_survey *)(void *)memory.bytes;
+    double *by_context = (double *)(void *)(survey + 1);
+    prof_add_pinned(survey, by_context, contexts);
+    for (uint32_t i = 0; i < extract->count; i++) {
+        struct extract_row *row = &rows(extract)[i];
+        row->pinned = row->context < contexts ? by_context[row->context] : 0;
+    }
+    pile_release(&memory);
+    return 0;
 }
 
 void extract_release(struct extract *extract) {

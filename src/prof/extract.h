@@ -14,8 +14,14 @@
  */
 #pragma once
 
+#include "contract/lifetimes.h"
 #include "out/pile.h"
 #include "prof/prof.h"
+
+/* What was freed after about the same time (lifetimes.h), an estimate of all. */
+struct prof_life {
+    double objects, bytes;
+};
 
 /* Sums by stack, thread and size, read one at a time.  Indices are 0 .. prof_context_count() - 1; an
  * unused one reads as false. */
@@ -24,8 +30,12 @@ struct prof_context {
     uint32_t thread;
     uint32_t size_lg; /* of context.h */
     struct prof_sum live, accumulated, peak;
-    double temporary; /* objects freed within a millisecond; only while opt.run_file is set */
+    struct prof_life lives[LIFETIME_STEPS];
 };
+
+/* Adds to `by_context`, one element per index above, what live samples of each stand for of the
+ * space that pinned_share speaks of.  `survey` is all zeros. */
+void prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t contexts);
 
 uint32_t prof_context_count(void);
 bool prof_read_context(uint32_t index, struct prof_context *context);
@@ -39,9 +49,11 @@ void prof_read_thread(uint32_t thread, char name[16], bool *has_ended);
 struct extract_row {
     uint32_t stack, thread, size_lg;
     uint32_t depth; /* at least 1: a stack that could not be walked has the address 1 */
-    size_t first;   /* where its addresses begin */
+    uint32_t context;
+    size_t first; /* where its addresses begin */
     struct prof_sum live, accumulated, peak;
-    double temporary; /* of prof_context */
+    struct prof_life lives[LIFETIME_STEPS];
+    double pinned; /* bytes; 0 until extract_read_pinned */
 };
 
 struct extract_thread {
@@ -64,6 +76,9 @@ struct extract {
 /* 0 or -ENOMEM, with nothing to release. */
 int extract_read(struct extract *extract, enum dump_what what);
 void extract_release(struct extract *extract);
+
+/* Asks the heap how much free space each row keeps now: 0 or -ENOMEM. */
+int extract_read_pinned(struct extract *extract);
 
 /* The row at this place in the order. */
 const struct extract_row *extract_row(const struct extract *extract, uint32_t place);

@@ -49,7 +49,7 @@ void journal_note(uint32_t number, const struct context *context, const struct r
         .thread = context->owner,
         .freed_stack = end->stack,
         .freed_thread = end->owner,
-        .born_ns = *record_birth(number),
+        .born_ns = record_origin(number)->birth_ns,
         .freed_ns = end->ns,
         .requested = record_requested(record),
         .usable = record->usable,

@@ -116,7 +116,8 @@ struct prof_sum {
     uint64_t requested; /* as asked for */
     double all_objects; /* estimate of all that were allocated, sampled or not */
     double all_bytes;
-    double object_variance, byte_variance; /* of the two estimates */
+    double all_slack;                      /* of these, what nobody asked for */
+    double object_variance, byte_variance; /* of the first two estimates */
 };
 
 struct prof_totals {

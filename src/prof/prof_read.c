@@ -24,6 +24,7 @@ static struct prof_sum sum_of(const struct sums *sums) {
         .all_bytes = (double)sums->all_bytes / BYTE_ONE,
         .object_variance = sums->object_variance,
         .byte_variance = sums->byte_variance,
+        .all_slack = (double)sums->all_slack / BYTE_ONE,
     };
 }
 
@@ -36,7 +37,8 @@ uint32_t prof_context_count(void) {
 
 bool prof_read_context(uint32_t index, struct prof_context *context) {
     struct context copy;
-    if (!record_read_context(index + 1, &copy)) {
+    struct context_lives lives;
+    if (!record_read_context(index + 1, &copy, &lives)) {
         return false;
     }
     *context = (struct prof_context){
@@ -46,9 +48,28 @@ bool prof_read_context(uint32_t index, struct prof_context *context) {
         .live = sum_of(&copy.live),
         .accumulated = sum_of(&copy.accumulated),
         .peak = sum_of(&copy.peak),
-        .temporary = (double)copy.temporary / WEIGHT_ONE,
     };
+    for (unsigned i = 0; i < LIFETIME_STEPS; i++) {
+        context->lives[i] = (struct prof_life){(double)lives.steps[i].objects / WEIGHT_ONE,
+                                               (double)lives.steps[i].bytes / BYTE_ONE};
+    }
     return true;
+}
+
+/* The ledger is copied a few records at a time: no lock may be held while the heap is asked. */
+void prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t contexts) {
+    enum { AT_ONCE = 32 };
+    struct record_kept kept[AT_ONCE];
+    for (uint32_t next = 1; next != 0;) {
+        unsigned count = record_read_kept(&next, kept, AT_ONCE);
+        for (unsigned i = 0; i < count; i++) {
+            uint32_t context = kept[i].context - 1;
+            if (context < contexts) {
+                double share = pinned_share(survey, kept[i].place, kept[i].usable);
+                by_context[context] += share * ((double)kept[i].weight / WEIGHT_ONE);
+            }
+        }
+    }
 }
 
 /* ---------------------------------------------------------------- threads and records */

@@ -81,7 +81,7 @@ void recent_enter(uint32_t number, struct record *record, uint32_t stack, uint32
             {
                 .stack = stack,
                 .thread = owner,
-                .born_ns = *record_birth(number),
+                .born_ns = record_origin(number)->birth_ns,
                 .requested = record_requested(record),
                 .usable = record->usable,
             },

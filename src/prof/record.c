@@ -60,7 +60,7 @@ static struct {
        .generation = 1,
        .rate = 1};
 
-struct table record_births = {.item_bytes = sizeof(uint64_t)};
+struct table record_origins = {.item_bytes = sizeof(struct record_origin)};
 struct table record_table = {.item_bytes = sizeof(struct record)}; /* from 1 on */
 
 /* ---------------------------------------------------------------- sums */
@@ -104,6 +104,7 @@ static inline struct sums sums_of_record(const struct record *record) {
         .requested = record_requested(record),
         .all_objects = record->weight,
         .all_bytes = weighted_bytes(record->usable, record->weight),
+        .all_slack = weighted_bytes((uint64_t)record->slack, record->weight),
     };
     if (record->weight != WEIGHT_ONE) {
         double weight = (double)record->weight / WEIGHT_ONE, bytes = (double)record->usable;
@@ -241,7 +242,7 @@ static uint32_t take_number(void) {
         return *unused_at(--g.nunused);
     }
     bool has_room = g.last < PROF_UNRECORDED - 1 && table_reach(&record_table, g.last + 1) &&
-                    table_reach(&record_births, g.last + 1) && table_reach(&g.unused, g.last);
+                    table_reach(&record_origins, g.last + 1) && table_reach(&g.unused, g.last);
     return has_room ? ++g.last : 0;
 }
 
@@ -338,6 +339,19 @@ bool record_enter(uint32_t number, uint32_t owner, struct record_stash *stash) {
     return is_counted;
 }
 
+/* Time is used and not the allocations in between, because the answer must not depend on the rate. */
+static inline void count_life(struct context_lives *lives, const struct sums *counts, uint64_t ns) {
+#define BOUND(bound, text) bound *UINT64_C(1000000),
+    static const uint64_t bounds_ns[LIFETIME_STEPS] = {LIFETIMES(BOUND)};
+#undef BOUND
+    unsigned step = 0;
+    while (step < LIFETIME_STEPS - 1 && ns >= bounds_ns[step]) {
+        step++;
+    }
+    lives->steps[step].objects += counts->all_objects;
+    lives->steps[step].bytes += counts->all_bytes;
+}
+
 /* Subtracts a record's counts, if they still count, and notes its end unless `end` is NULL. */
 static inline __attribute__((always_inline)) void uncount(uint32_t number, struct record *record,
                                                           const struct record_end *end) {
@@ -350,8 +364,9 @@ static inline __attribute__((always_inline)) void uncount(uint32_t number, struc
         journal_note(number, context, end);
     }
     assert(context->generation == g.generation && context->live.objects >= 1);
-    if (end != NULL && end->ns != 0 && end->ns - *record_birth(number) < RECORD_TEMPORARY_NS) {
-        context->temporary += record->weight;
+    if (end != NULL && end->ns != 0) {
+        count_life(context_lives(record->context), &counts,
+                   end->ns - min_size(record_origin(number)->birth_ns, end->ns));
     }
     subtract_live(context, &counts);
     if (UNLIKELY(context->live.objects == 0)) {
@@ -446,11 +461,12 @@ STARTUP void record_read_totals(struct record_totals *totals) {
     totals->drops = atomic_load_explicit(&g.drops, memory_order_relaxed);
 }
 
-bool record_read_context(uint32_t number, struct context *context) {
+bool record_read_context(uint32_t number, struct context *context, struct context_lives *lives) {
     record_lock();
     bool is_used = number <= context_last() && context_at(number)->generation == g.generation;
     if (is_used) {
         *context = *context_at(number);
+        *lives = *context_lives(number);
         context_save(context, g.peak_number); /* in the copy */
     }
     record_unlock();
@@ -471,9 +487,27 @@ bool record_peek(uint32_t number, struct prof_live *live) {
         .thread = context->owner,
         .requested = record_requested(record),
         .usable = record->usable,
-        .born_ns = *record_birth(number),
+        .born_ns = record_origin(number)->birth_ns,
     };
     return true;
+}
+
+/* Looks at no more numbers than it may copy, so that the lock is held for a moment. */
+unsigned record_read_kept(uint32_t *next, struct record_kept *kept, unsigned most) {
+    unsigned count = 0;
+    record_lock();
+    uint32_t end = (uint32_t)min_size(*next + (size_t)most, (size_t)g.last + 1);
+    for (uint32_t i = *next; i < end; i++) {
+        const struct record *record = record_at(i);
+        if (record->generation == g.generation && record->context != 0) {
+            uintptr_t place = __atomic_load_n(&record_origin(i)->place, __ATOMIC_RELAXED);
+            kept[count++] =
+                (struct record_kept){record->context, record->usable, record->weight, place};
+        }
+    }
+    *next = end <= g.last ? end : 0;
+    record_unlock();
+    return count;
 }
 
 /* ---------------------------------------------------------------- threads that end */

@@ -67,10 +67,14 @@ static inline struct record *record_at(uint32_t number) {
     return table_at_sized(&record_table, number, sizeof(struct record));
 }
 
-/* When its object was allocated. */
-extern struct table record_births HIDDEN;
-static inline uint64_t *record_birth(uint32_t number) {
-    return table_at_sized(&record_births, number, sizeof(uint64_t));
+/* The rest of it, apart because a free need not touch most of these. */
+struct record_origin {
+    uint64_t birth_ns;
+    uintptr_t place; /* where to look for the space that its object keeps: pinned_place */
+};
+extern struct table record_origins HIDDEN;
+static inline struct record_origin *record_origin(uint32_t number) {
+    return table_at_sized(&record_origins, number, sizeof(struct record_origin));
 }
 
 /* The owner's object exists; stack, sizes and time of birth are in the record.  False: not counted,
@@ -82,10 +86,6 @@ struct record_end {
     uint32_t owner, stack;
     uint64_t ns;
 };
-
-/* An object that is freed within this time after its birth is temporary.  Time is used and not the
- * allocations in between, because the answer must not depend on the sampling rate. */
-enum { RECORD_TEMPORARY_NS = 1000000 };
 
 /* The object is gone.  The number goes to the stash, or to all threads if that is NULL. */
 void record_leave(uint32_t number, struct record_stash *stash, const struct record_end *end);
@@ -115,10 +115,19 @@ void record_read_totals(struct record_totals *totals);
 void record_note_drop(void);
 
 /* A copy of a context as it is now, the peak resolved; false: unused. */
-bool record_read_context(uint32_t number, struct context *context);
+bool record_read_context(uint32_t number, struct context *context, struct context_lives *lives);
 
 /* A live record, with no lock taken; false: it does not live. */
 bool record_peek(uint32_t number, struct prof_live *live);
+
+/* What of live records says how much space their objects keep, from number `*next` on: returns how
+ * many were copied.  `*next` is 1 at first and 0 at the end. */
+struct record_kept {
+    uint32_t context;
+    uint64_t usable, weight;
+    uintptr_t place;
+};
+unsigned record_read_kept(uint32_t *next, struct record_kept *kept, unsigned most);
 
 /* The thread of this number has ended; the second: all but this one have. */
 void record_owner_ended(uint32_t owner);

@@ -59,15 +59,16 @@ def main():
         mapping = one.get(2, 0)
         if mapping and not mappings[mapping - 1][2] <= one[3] < mappings[mapping - 1][3]:
             sys.exit(f"a location outside of its mapping: {one}")
-    sums = [0, 0, 0, 0]
+    types = sum(number == 1 for number, value in profile)
+    sums = [0] * types
     for value in (value for number, value in profile if number == 2):
         sample = list(fields(value))
         ids = [number for key, content in sample if key == 1 for number in packed(content)]
         values = [number for key, content in sample if key == 2 for number in packed(content)]
-        if len(values) != 4 or not ids or max(ids) > len(locations) or min(ids) < 1:
+        if len(values) != types or not ids or max(ids) > len(locations) or min(ids) < 1:
             sys.exit(f"a strange sample: {sample}")
         sums = [a + b for a, b in zip(sums, values)]
-    print(*sums)
+    print(*sums[:4])
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
     main@server.c:412;work@work.c:7+copy@copy.h:3 = 2 64 thread=io-3 bytes=32
 
 A stack is written root first, what was inlined into the same location behind a +.  A name may hold
-escapes such as \\x1b.  Numbers behind a label make it one.
+escapes such as \\x1b.  Numbers behind a label make it one, with a unit behind a /.
 """
 import sys
 
@@ -57,8 +57,10 @@ class Writer:
 
     def label(self, word):
         key, _, value = word.partition("=")
-        if value.isdigit():
-            return field(3, field(1, self.text(key)) + field(3, int(value)))
+        number, _, unit = value.partition("/")
+        if number.isdigit():
+            return field(3, field(1, self.text(key)) + field(3, int(number)) +
+                         field(4, self.text(unit)))
         return field(3, field(1, self.text(key)) + field(2, self.text(value)))
 
     def sample(self, stack, words):

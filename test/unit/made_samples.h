@@ -39,6 +39,17 @@ bool __wrap_prof_read_context(uint32_t index, struct prof_context *context) {
     return contexts[index].accumulated.objects > 0;
 }
 
+static double pinned[CONTEXTS]; /* bytes */
+
+void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count);
+void __wrap_prof_add_pinned(struct pinned_survey *survey, double *by_context, uint32_t count) {
+    check(survey != NULL && survey->copies[0].address == 0 && count == context_count);
+    for (uint32_t i = 0; i < count; i++) {
+        check(by_context[i] == 0);
+        by_context[i] = pinned[i];
+    }
+}
+
 unsigned __wrap_prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most);
 unsigned __wrap_prof_read_stack(uint32_t stack, uintptr_t *addresses, unsigned most) {
     check(depths[stack] <= most);
@@ -148,11 +159,13 @@ static inline void weigh(struct prof_sum *sum, uint64_t objects, uint64_t size) 
         if (weights[i].size == size) {
             sum->all_bytes += (double)objects * weights[i].bytes;
             sum->all_objects += (double)objects * weights[i].objects;
+            sum->all_slack += (double)objects * weights[i].objects;
             return;
         }
     }
     sum->all_objects += (double)objects;
     sum->all_bytes += (double)(objects * size);
+    sum->all_slack += (double)objects;
 }
 
 static inline struct prof_context *context_of(uint32_t stack, uint32_t thread, uint64_t size) {

@@ -105,6 +105,7 @@ static inline void add(struct prof_sum *sum, const struct prof_sum *other) {
     sum->requested += other->requested;
     sum->all_objects += other->all_objects;
     sum->all_bytes += other->all_bytes;
+    sum->all_slack += other->all_slack;
 }
 
 static inline void check_same(const struct prof_sum *a, const struct prof_sum *b) {
@@ -113,6 +114,7 @@ static inline void check_same(const struct prof_sum *a, const struct prof_sum *b
     check_eq(a->requested, b->requested);
     check(fabs(a->all_objects - b->all_objects) <= 1e-5 * (1 + fabs(b->all_objects)));
     check(fabs(a->all_bytes - b->all_bytes) <= 1e-5 * (1 + fabs(b->all_bytes)));
+    check(fabs(a->all_slack - b->all_slack) <= 1e-5 * (1 + fabs(b->all_bytes)));
 }
 
 /* The totals are the sums over the contexts. */

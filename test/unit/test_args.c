@@ -12,7 +12,7 @@
 static struct {
     bool source, no_inlines, cum;
     const char *text, *unit, *cpu;
-    uint64_t number, size, duration, sizes[2];
+    uint64_t number, size, duration, sizes[2], times[2];
     double share;
     unsigned choice, count;
     uint32_t small;
@@ -44,6 +44,7 @@ static const struct arg_option table[] = {
      .help = "-"},
     {.name = "size", .kind = ARG_SIZE, .value = "SIZE", .target = &got.size, .help = "-"},
     {.name = "sizes", .kind = ARG_SIZES, .value = "A:B", .target = got.sizes, .help = "-"},
+    {.name = "times", .kind = ARG_TIMES, .value = "A:B", .target = got.times, .help = "-"},
     {.name = "every", .kind = ARG_DURATION, .value = "DUR", .target = &got.duration, .help = "-"},
     {.name = "min", .kind = ARG_SHARE, .value = "PCT", .target = &got.share, .help = "-"},
     {.name = "by",
@@ -115,6 +116,10 @@ TEST(half_a_range_leaves_the_other_end) {
     check(parse("--sizes=4:", NULL));
     check_eq(got.sizes[0], 4);
     check(!parse("--sizes=4", NULL) && !parse("--sizes=a:b", NULL));
+    check(parse("--times=10ms:2m", NULL));
+    check_eq(got.times[0], 10000000);
+    check_eq(got.times[1], UINT64_C(120000000000));
+    check(!parse("--times=4", NULL) && !parse("--times=4K:", NULL));
 }
 
 TEST(every_switch_can_be_turned_off) {

@@ -201,10 +201,10 @@ static uint64_t next_field(const unsigned char **at, const unsigned char *end,
     return words[0] >> 3;
 }
 
-TEST(a_snapshot_has_eight_types) {
+TEST(a_snapshot_has_nine_types) {
     static const char *const names[] = {"alloc_objects", "alloc_space",  "inuse_objects",
                                         "inuse_space",   "peak_objects", "peak_space",
-                                        "temp_objects",  "slack_space"};
+                                        "temp_objects",  "slack_space",  "pinned_space"};
     struct found found[16];
     write_all();
     check_eq(read_frames(load(path), found), 5);
@@ -213,12 +213,12 @@ TEST(a_snapshot_has_eight_types) {
     size_t bytes;
     for (uint64_t field; (field = next_field(&at, end, &value, &bytes)) != 0;) {
         types += field == 1;
-        for (unsigned i = 0; field == 6 && i < 8; i++) {
+        for (unsigned i = 0; field == 6 && i < 9; i++) {
             seen += bytes == strlen(names[i]) && memcmp(value, names[i], bytes) == 0;
         }
     }
-    check_eq(types, 8);
-    check_eq(seen, 8);
+    check_eq(types, 9);
+    check_eq(seen, 9);
     clean();
 }
 

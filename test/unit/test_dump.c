@@ -116,7 +116,8 @@ TEST(nothing_recorded_is_a_profile_too) {
 TEST(heap_text_is_gperftools_to_the_byte) {
     add_objects(add_stack(2, (uintptr_t[]){0x401141, 0x4011b5}), 0, 32, 2, 2);
     struct prof_sum *ever = &contexts[0].accumulated;
-    *ever = (struct prof_sum){4, 1088, 1088, 4, 1088, 0, 0};
+    *ever = (struct prof_sum){
+        .objects = 4, .bytes = 1088, .requested = 1088, .all_objects = 4, .all_bytes = 1088};
     add_objects(add_stack(3, (uintptr_t[]){0x401137, 0x40118c, 0x4011b5}), 0, 4096, 1, 1);
     maps_text = "00400000-00402000 r-xp 00000000 08:01 131 /bin/demo\n"
                 "00402000-00403000 rw-p 00002000 08:01 131 /bin/demo\n";

@@ -135,11 +135,13 @@ TEST(proto_says_what_it_is) {
     wall_ns = UINT64_C(1700000000123456789);
     drops = 5;
     dump_profile(DUMP_NOW);
-    check_eq(count_fields(1), 4);
+    check_eq(count_fields(1), 6);
     check_type(0, "alloc_objects", "count");
     check_type(1, "alloc_space", "bytes");
     check_type(2, "inuse_objects", "count");
     check_type(3, "inuse_space", "bytes");
+    check_type(4, "slack_space", "bytes");
+    check_type(5, "pinned_space", "bytes");
     check_str(string_at(0), "");
     check_str(string_at(profile_value(14)), "inuse_space");
     check_eq(profile_value(9), wall_ns);
@@ -175,24 +177,35 @@ static void check_location(uint64_t id, uintptr_t return_address, uint64_t mappi
     check_eq(inner_value(location, 3), return_address - 1);
 }
 
+/* The pages of today say nothing about it. */
+TEST(a_profile_of_the_peak_does_not_tell_what_is_pinned) {
+    make_sampled_example();
+    dump_profile(DUMP_PEAK);
+    check_eq(count_fields(1), 5);
+    check_type(4, "slack_space", "bytes");
+}
+
 /* The last two are of one stack, which has 17.5 objects: 8.5 and 9. */
 TEST(proto_has_a_sample_for_each_stack_thread_and_size) {
     make_sampled_example();
+    pinned[0] = 700.4;
+    pinned[context_of(1, 0, 1024) - contexts] = 3e9;
     dump_profile(DUMP_NOW);
     check_eq(count_fields(2), 4);
-    static const uint64_t values[4][4] = {{2563, 2624000, 1538, 1574400},
-                                          {513, 524800, 513, 524800},
-                                          {9, 557738, 9, 557738},
-                                          {9, 1185104, 9, 1185104}};
+    /* One byte of each object was not asked for. */
+    static const uint64_t values[4][6] = {{2563, 2624000, 1538, 1574400, 1538, 3000000000},
+                                          {513, 524800, 513, 524800, 513, 0},
+                                          {9, 557738, 9, 557738, 9, 0},
+                                          {9, 1185104, 9, 1185104, 9, 700}};
     static const char *const names[4] = {"0", "worker", "worker", "worker"};
     static const uint64_t sizes[4] = {1024, 1024, 65536, 131072};
     for (size_t i = 0; i < 4; i++) {
         struct field sample;
         check(find_field(2, i, &sample));
-        for (size_t v = 0; v < 4; v++) {
+        for (size_t v = 0; v < 6; v++) {
             check_eq(packed_value(sample, 2, v), values[i][v]);
         }
-        check_eq(packed_value(sample, 2, 4), UINT64_MAX);
+        check_eq(packed_value(sample, 2, 6), UINT64_MAX);
         check_str(string_at(label(sample, "thread")), names[i]);
         check_eq(label(sample, "bytes"), sizes[i]);
         check_eq(label(sample, "request"), sizes[i] - 1);
@@ -221,25 +234,66 @@ TEST(proto_rounds_the_sizes_of_a_stack_so_that_they_add_up) {
     check_eq(objects, 28);
 }
 
-/* What a snapshot's samples say of their values: variance / value, in thousandths. */
+/* What a snapshot's samples say of their values: variance / value, in thousandths.  What was freed is told apart,
+ * and is as sure. */
 TEST(snapshot_says_how_sure_its_values_are) {
     make_sampled_example();
     contexts[0].live.byte_variance = 3.5 * contexts[0].live.all_bytes;
     contexts[0].accumulated.object_variance = 7 * contexts[0].accumulated.all_objects;
+    contexts[0].lives[2] = (struct prof_life){2, 2 << 16};
     size_t length = 0;
     char *dumped = dump_to_memory(DUMP_SNAPSHOT, DUMP_NOW, &length);
     check(dumped != NULL && length <= sizeof(profile));
     memcpy(profile, dumped, length);
     profile_end = profile + length;
     dump_release(dumped, length);
-    bool found = false;
+    bool found = false, found_life = false;
     struct field sample;
     for (size_t i = 0; find_field(2, i, &sample); i++) {
-        found |= label(sample, "inuse_space_grain") == 3500 &&
+        found_life |= label(sample, "lifetime") == 10 && packed_value(sample, 2, 0) == 2 &&
+                      label(sample, "inuse_space_grain") == 0 &&
+                      label(sample, "alloc_objects_grain") == 7000;
+        found |= label(sample, "lifetime") == 0 && label(sample, "inuse_space_grain") == 3500 &&
                  label(sample, "alloc_objects_grain") == 7000 &&
                  label(sample, "inuse_objects_grain") == 0;
     }
-    check(found);
+    check(found && found_life);
+}
+
+/* What was freed is told apart, and all rows together are what they were. */
+TEST(proto_has_a_sample_for_each_step_of_lifetimes) {
+    make_sampled_example();
+    struct prof_context *context = context_of(1, 0, 1024); /* 5 objects, of which 3 live */
+    context->lives[0] = (struct prof_life){300.3, 307507.2};
+    context->lives[3] = (struct prof_life){0.2, 204.8}; /* rounds to nothing, and is not lost */
+    context->lives[11] = (struct prof_life){724.5, 741888};
+    dump_profile(DUMP_NOW);
+    static const uint64_t values[5][3] = {
+        {300, 307507, 0}, {1, 205, 0}, {724, 741888, 0}, {1538, 1574400, 1538}, {513, 524800, 513}};
+    static const uint64_t bounds[5] = {1, 30, 3600000, 0, 0};
+    check_eq(count_fields(2), 7);
+    for (size_t i = 0; i < 5; i++) {
+        struct field sample;
+        check(find_field(2, i, &sample));
+        for (size_t v = 0; v < 3; v++) {
+            check_eq(packed_value(sample, 2, v), values[i][v]);
+        }
+        check_eq(label(sample, "lifetime"), bounds[i]);
+        check_eq(label(sample, "bytes"), 1024);
+    }
+}
+
+/* Nothing is left to tell. */
+TEST(proto_has_no_sample_without_values) {
+    uint32_t stack = add_stack(1, (uintptr_t[]){0x1234});
+    add_objects(stack, 0, 1024, 2, 0);
+    contexts[0].lives[2] = (struct prof_life){2, 2048};
+    dump_profile(DUMP_NOW);
+    check_eq(count_fields(2), 1);
+    struct field sample;
+    check(find_field(2, 0, &sample));
+    check_eq(packed_value(sample, 2, 1), 2048);
+    check_eq(label(sample, "lifetime"), 10);
 }
 
 TEST(proto_has_each_address_once_in_its_mapping) {

@@ -42,7 +42,8 @@ static struct prof_sum sum_of(const struct live *live) {
                              .bytes = live->usable,
                              .requested = live->size,
                              .all_objects = live->weight,
-                             .all_bytes = live->weight * (double)live->usable};
+                             .all_bytes = live->weight * (double)live->usable,
+                             .all_slack = live->weight * (double)(live->usable - live->size)};
 }
 
 static void subtract(struct prof_sum *sum, const struct prof_sum *other) {
@@ -51,6 +52,7 @@ static void subtract(struct prof_sum *sum, const struct prof_sum *other) {
     sum->requested -= other->requested;
     sum->all_objects -= other->all_objects;
     sum->all_bytes -= other->all_bytes;
+    sum->all_slack -= other->all_slack;
 }
 
 /* What one sample stands for in bytes, rounded as documented: to 65536ths, then to 16ths of a byte. */
@@ -232,6 +234,16 @@ TEST(a_reset_changes_the_rate_of_what_comes) {
     check(fabs(totals.live.all_bytes - 0x1p30) < 0x1p11);
     prof_reset(99);
     check_eq(prof_lg_sample(), 63);
+}
+
+/* Of the sampled bytes next to nothing is rounding, since the large object is as good as always
+ * sampled and the small one rarely. */
+TEST(rounding_is_what_each_sample_stands_for) {
+    arm(16);
+    record(0, 17, 32);
+    record(0, 1 << 20, 1 << 20);
+    double expected = 15 / -expm1(-32 / 65536.0);
+    check(fabs(check_totals().live.all_slack - expected) < 1);
 }
 
 /* A sum of v / p has the variance v^2 (1 - p) / p^2 for each sample. */

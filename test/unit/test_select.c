@@ -201,6 +201,30 @@ TEST(samples_are_chosen_by_tag_thread_and_size) {
     }
 }
 
+/* A step of lifetimes is known by its upper bound; what lives has no label. */
+TEST(samples_are_chosen_by_how_long_they_lived) {
+    static const struct {
+        uint64_t least_ms, most_ms;
+        int64_t
+            kept; /* objects: 1 lived for less than 1 ms, 2 for less than 10, 4 for less than 1 min */
+    } rows[] = {{0, 10, 3}, {0, 9, 1},  {0, 2, 1},     {10, 0, 4},     {11, 0, 4},
+                {9, 0, 6},  {1, 10, 2}, {60000, 0, 0}, {0, 3600000, 7}};
+    static const int64_t bounds[] = {1, 10, 60000};
+    struct profile *profile = make_profile();
+    for (unsigned i = 0; i < 3; i++) {
+        struct profile_label label = {made_text(profile, "lifetime"), NULL, bounds[i],
+                                      made_text(profile, "milliseconds")};
+        make_labelled(profile, "main", (int64_t[]){1 << i, 64, 0, 0}, &label, 1);
+    }
+    make_sample(profile, "main", (int64_t[]){8, 64, 8, 64});
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct select select = {.metric = "alloc_objects",
+                                .life_least = rows[i].least_ms * 1000000,
+                                .life_most = rows[i].most_ms * 1000000};
+        check_eq(profile_total(apply(profile, &select), 0), rows[i].kept);
+    }
+}
+
 TEST(without_a_label_the_size_is_the_mean_of_the_metric) {
     struct profile *profile = make_profile();
     make_sample(profile, "main", (int64_t[]){10, 1000, 2, 400});

@@ -288,6 +288,9 @@ TEST(its_words_add_up_to_the_memory_of_the_heap) {
     check_adds_up();
     check_eq(found.page.live, usable);
     check(found.page.dirty > 0 && found.page.slab_free > 0);
+    check(found.page.worst_size_1 > 0 && found.page.worst_free_1 >= found.page.worst_free_2);
+    check(found.page.worst_free_1 + found.page.worst_free_2 + found.page.worst_free_3 <=
+          found.page.slab_free);
     tally_purge();
     check_adds_up();
     check_eq(found.page.live, usable);

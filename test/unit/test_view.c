@@ -316,6 +316,31 @@ TEST(traces_are_whole_stacks_with_labels) {
                                                  "     main  main.c:5\n");
 }
 
+static void add_life(struct profile *profile, const char *stack, int64_t objects, int64_t bound) {
+    struct profile_label label = {made_text(profile, "lifetime"), NULL, bound,
+                                  made_text(profile, "milliseconds")};
+    make_labelled(profile, stack, (int64_t[]){objects, objects * 64, 0, 0}, &label, 1);
+}
+
+/* Half of what `churn` freed was gone within 10 ms; `hold` frees nothing. */
+TEST(rows_tell_how_long_half_of_what_was_freed_lived) {
+    struct profile *profile = make_profile();
+    add_life(profile, "main:1;churn:2", 4, 1);
+    add_life(profile, "main:1;churn:2", 2, 10);
+    add_life(profile, "main:1;other:9;churn:2", 5, 3600000);
+    add_life(profile, "main:1;slow:3", 1, 3600000);
+    make_sample(profile, "main:1;hold:4", (int64_t[]){1, 64, 1, 64});
+    profile->default_type = 1;
+    const char *text = print_plain(profile, view_sites);
+    check(strstr(text, "inuse_space  lifetime  site") != NULL);
+    check(strstr(text, "   < 10 ms  churn") != NULL);
+    check(strstr(text, "  > 10 min  slow") != NULL);
+    check(strstr(text, "64 B            hold") != NULL);
+    text = print_plain(profile, view_top);
+    check(strstr(text, "lifetime  site") != NULL && strstr(text, "  < 10 ms  churn") != NULL);
+    check(strstr(print_plain(example(), view_sites), "lifetime") == NULL);
+}
+
 TEST(sites_have_all_metrics_side_by_side) {
     select_all.most_rows = 2;
     check_str(

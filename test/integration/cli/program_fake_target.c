@@ -74,6 +74,10 @@ static void fill_words(void) {
     page->live = 42 * MIB;
     page->live_objects = 123456;
     page->slab_free = 8 * MIB;
+    page->worst_size_1 = 112;
+    page->worst_free_1 = 5 * MIB;
+    page->worst_size_2 = 3072;
+    page->worst_free_2 = 1 * MIB;
     page->large_rest = 1 * MIB;
     page->cached = 3 * MIB;
     page->dirty = 12 * MIB;

@@ -68,6 +68,22 @@ show $utf8 tally report --show-from=login --tree server.pb
 show $utf8 tally report --focus='(?i)SETUP' server.pb
 show $utf8 tally report --focus=nobody server.pb
 
+say How long blocks lived, and which code keeps free space.
+python3 "$here/test/lib/make_pprof.py" lives.pb <<'END' || fail "there is no profile"
+types alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes slack_space/bytes pinned_space/bytes
+main@a.c:1;parse@a.c:2 = 900 90000 0 0 0 0 lifetime=1/milliseconds
+main@a.c:1;parse@a.c:2 = 80 8000 0 0 0 0 lifetime=60000/milliseconds
+main@a.c:1;parse@a.c:2 = 20 2000 20 2240 240 40000
+main@a.c:1;serve@a.c:7 = 50 5000 0 0 0 0 lifetime=3000/milliseconds
+main@a.c:1;serve@a.c:7 = 100 10000 100 11200 1200 500
+END
+show $utf8 tally report --sites lives.pb
+show $utf8 tally report --metric=alloc_space lives.pb
+show $utf8 tally report --metric=alloc_space --lifetime=:10ms lives.pb
+show $utf8 tally report --metric=alloc_space --lifetime=1s: lives.pb
+show $utf8 tally report --metric=slack_space lives.pb
+show tally report --lifetime=10ms lives.pb
+
 say Estimates say how far off they may be.
 show $utf8 tally report sampled.pb
 show $utf8 tally report --metric=inuse_objects sampled.pb
