@@ -350,16 +350,16 @@ static struct figure growth_of(struct figure after, struct figure before) {
 
 /* "peak +12.0 % ± 3.1 % > 5 % (significant)"; percentages are of the baseline. */
 static void put_growth(struct verdict *verdict) {
-    double growth = verdict->figure.value, margin = figure_margin(verdict->figure);
+    double growth = verdict->figure.value, low = verdict->figure.low, high = verdict->figure.high;
     char percent[48] = "from nothing", doubt[64] = "";
     if (isfinite(growth)) {
         snprintf(percent, sizeof percent, "%s%.1f %%", growth < 0 ? "\u2212" : "+",
                  100 * fabs(growth));
     }
-    if (verdict->figure.kind == FIGURE_ESTIMATE && isfinite(growth) && isfinite(margin)) {
-        snprintf(doubt, sizeof doubt, " %s %.1f %%", glyph(GLYPH_PLUS_MINUS), 100 * margin);
+    if (verdict->figure.kind == FIGURE_ESTIMATE && isfinite(growth) && isfinite(high)) {
+        snprintf(doubt, sizeof doubt, " %s",
+                 figure_sides(100 * (growth - low), 100 * (high - growth), " "));
     } else if (verdict->figure.kind == FIGURE_ESTIMATE) {
-        double low = verdict->figure.low;
         snprintf(doubt, sizeof doubt, ", at least %s%.1f %%,", low < 0 ? "\u2212" : "+",
                  100 * fabs(low));
     }

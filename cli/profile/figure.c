@@ -77,22 +77,25 @@ double figure_margin(struct figure figure) {
     return fmax(figure.high - figure.value, figure.value - figure.low);
 }
 
-/* `gap` stands between a number and its sign. */
+const char *figure_sides(double below, double above, const char *gap) {
+    double larger = fmax(below, above);
+    if (larger < 10 || round(below) == round(above)) {
+        return ring_text("%s%s%.*f%s%%", glyph(GLYPH_PLUS_MINUS), gap, larger < 10 ? 1 : 0, larger,
+                         gap);
+    }
+    return ring_text("%s%.0f +%.0f%s%%", glyph(GLYPH_MINUS), below, above, gap);
+}
+
 static const char *margin_text(struct figure figure, const char *gap) {
-    const char *sign = glyph(GLYPH_PLUS_MINUS);
     if (figure.kind == FIGURE_UNKNOWN) {
-        return ring_text(" %s%sunknown", sign, gap);
+        return ring_text(" %s%sunknown", glyph(GLYPH_PLUS_MINUS), gap);
     }
     if (figure.kind == FIGURE_EXACT || figure.value == 0) {
         return "";
     }
     double below = 100 * (figure.value - figure.low) / fabs(figure.value);
     double above = 100 * (figure.high - figure.value) / fabs(figure.value);
-    double larger = fmax(below, above);
-    if (larger < 10 || round(below) == round(above)) {
-        return ring_text(" %s%s%.*f%s%%", sign, gap, larger < 10 ? 1 : 0, larger, gap);
-    }
-    return ring_text(" %s%.0f +%.0f%s%%", glyph(GLYPH_MINUS), below, above, gap);
+    return ring_text(" %s", figure_sides(below, above, gap));
 }
 
 const char *figure_margin_text(struct figure figure) {

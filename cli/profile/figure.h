@@ -43,6 +43,9 @@ double figure_margin(struct figure figure);
 const char *figure_margin_text(struct figure figure);
 const char *figure_margin_cell(struct figure figure);
 
+/* "± 3.9 %", or "−67 +138 %" where the sides differ by much: percentages, both of them positive. */
+const char *figure_sides(double below, double above, const char *gap);
+
 /* "1.2 GiB ± 1.3 %", "at least 1.2 GiB" or "unknown", with size_text, count_text or another that makes a text of the value. */
 const char *figure_text(struct figure figure, const char *(*text)(int64_t value));
 

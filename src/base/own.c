@@ -29,8 +29,8 @@ static struct {
     } ranges[RANGES_MOST];
 } g;
 
-static __thread struct own *self;
 static __thread bool is_working;
+static __thread struct own *self;
 
 void own_enroll(void) {
     for (unsigned i = 0; i < MOST && self == NULL; i++) {

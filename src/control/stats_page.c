@@ -143,21 +143,20 @@ static void read_lasting(struct own *my, const struct heap_totals *totals) {
     my->traffic = now;
 }
 
-static void read_worst(struct stats_page *fresh) {
-    struct pinned_class worst[PINNED_WORST];
-    pinned_read_worst(worst);
-    fresh->worst_size_1 = worst[0].size;
-    fresh->worst_free_1 = worst[0].bytes;
-    fresh->worst_size_2 = worst[1].size;
-    fresh->worst_free_2 = worst[1].bytes;
-    fresh->worst_size_3 = worst[2].size;
-    fresh->worst_free_3 = worst[2].bytes;
+static void tell_worst(struct stats_page *fresh, const struct heap_totals *totals) {
+    fresh->worst_size_1 = totals->worst[0].size;
+    fresh->worst_free_1 = totals->worst[0].bytes;
+    fresh->worst_size_2 = totals->worst[1].size;
+    fresh->worst_free_2 = totals->worst[1].bytes;
+    fresh->worst_size_3 = totals->worst[2].size;
+    fresh->worst_free_3 = totals->worst[2].bytes;
 }
 
 static void read_heap(struct own *my, struct stats_page *fresh) {
     my->sums = thread_read_arena(THREAD_ALL_ARENAS);
     struct heap_totals totals = heap_totals_with(&my->sums);
     read_lasting(my, &totals);
+    tell_worst(fresh, &totals);
     fresh->requested = fresh->live = totals.live;
     fresh->live_objects = totals.live_objects;
     fresh->slab_free = totals.slab_free - totals.untouched;
@@ -297,7 +296,6 @@ STARTUP static void refresh_busy(struct own *my, uint64_t now_ms) {
     fresh.sum_ns = begin;
     my->is_behind = false;
     read_heap(my, &fresh);
-    read_worst(&fresh);
     read_profiler(&fresh);
     struct stats_page *page = my->page;
     if (page == NULL) {

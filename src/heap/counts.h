@@ -14,6 +14,7 @@ struct lock;
 /* ---------------------------------------------------------------- sums */
 
 /* Everything the heap can account for, in bytes unless it says otherwise. */
+enum { HEAP_WORST = 3 };
 struct heap_totals {
     size_t live;         /* objects the program holds, at their usable size */
     size_t live_objects; /* number */
@@ -28,6 +29,11 @@ struct heap_totals {
     size_t large_bytes;
     size_t threads;   /* number of thread heaps */
     size_t reentered; /* number of calls from signal handlers, served apart */
+    /* The classes with most free space in slabs that has memory behind it, the worst first; zeros
+     * where there is none. */
+    struct {
+        size_t size, bytes;
+    } worst[HEAP_WORST];
 };
 struct heap_totals heap_totals(void);
 

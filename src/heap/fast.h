@@ -2,7 +2,7 @@
  *
  * fast.h - what malloc and free inline: a thread's records, magazines, the class map, the secret.
  *
- *      TLS (43 bytes)            struct thread (thread.h)
+ *      TLS (56 bytes)            struct thread (thread.h)
  *      hot  ------------------>  rec[0..63]   A, F, geometry: 32 bytes per class
  *      self ------------------>  secret
  *                                tab[]        size -> class, for all small sizes
@@ -49,6 +49,10 @@ struct tls {
     uint8_t dead;        /* the heap was given up; never make another */
     uint8_t registered;  /* we will hear of this thread's end */
     uint8_t inside;      /* in the slow half: a call now comes from a signal handler (life.h) */
+    uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
+    /* Another thread parked this one while it slept, and may be emptying its heap (sleepers.c). */
+    uint8_t claimed;
+    uint8_t is_telling; /* a callback that crosses the limit again is not called again (limit.c) */
     /* Bytes that went past the heap, plus those of heaps given up, less what the heap had counted
      * when this thread got it; thread_allocated() adds what it has counted now. */
     uint64_t allocated;
@@ -56,9 +60,6 @@ struct tls {
     /* The largest difference of all allocated and freed bytes that was seen, and what the most that
      * it can be (thread.h) has to reach before it is looked at again. */
     int64_t peak, look_at;
-    uint8_t modes; /* enum thread_mode; what is out of the ordinary with this thread's calls */
-    /* Another thread parked this one while it slept, and may be emptying its heap (sleepers.c). */
-    uint8_t claimed;
 };
 
 extern __thread struct tls tls HIDDEN __attribute__((tls_model("initial-exec")));

@@ -471,26 +471,14 @@ void *heap_move(const struct heap_object *object, size_t size) {
 }
 
 /* Every bin there is: those of arenas that were destroyed may still have slabs. */
-static void for_each_bin(unsigned size_class, void (*visit)(struct bin *bin, void *context),
-                         void *context) {
+static void trim_bins(void) {
     for (unsigned a = 0; a < arena_limit(); a++) {
         for (unsigned set = 0; set < ARENA_SETS; set++) {
-            struct bin *bin = arena_bin_of_set(a, set, size_class);
-            if (bin != NULL) {
-                visit(bin, context);
+            struct bin *bins = arena_bin_of_set(a, set, 0);
+            for (unsigned c = 1; c < CLASS_COUNT && bins != NULL; c++) {
+                bin_trim(&bins[c]);
             }
         }
-    }
-}
-
-static void trim_bin(struct bin *bin, void *context) {
-    (void)context;
-    bin_trim(bin);
-}
-
-static void trim_bins(void) {
-    for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        for_each_bin(c, trim_bin, NULL);
     }
 }
 
@@ -535,21 +523,24 @@ struct class_sums {
     size_t nslabs, nout;
 };
 
-static void sum_bin(struct bin *bin, void *context) {
-    struct class_sums *sums = context;
-    sums->nslabs += __atomic_load_n(&bin->nslabs, __ATOMIC_RELAXED);
-    sums->nout += bin_nout(bin);
-}
-
-static void count_slabs(unsigned size_class, size_t *nslabs, size_t *nout) {
-    struct class_sums sums = {0};
-    for_each_bin(size_class, sum_bin, &sums);
-    *nslabs = sums.nslabs;
-    *nout = sums.nout;
+/* Of the classes from `first` to `last`, which lie side by side; all zeros at first. */
+static void sum_bins(unsigned first, unsigned last, struct class_sums *sums) {
+    for (unsigned a = 0; a < arena_limit(); a++) {
+        for (unsigned set = 0; set < ARENA_SETS; set++) {
+            const struct bin *bins = arena_bin_of_set(a, set, 0);
+            for (unsigned c = first; c <= last && bins != NULL; c++) {
+                sums[c - first].nslabs += __atomic_load_n(&bins[c].nslabs, __ATOMIC_RELAXED);
+                sums[c - first].nout += bin_nout(&bins[c]);
+            }
+        }
+    }
 }
 
 void heap_class_counts(unsigned size_class, size_t *nslabs, size_t *nout, size_t *ncached) {
-    count_slabs(size_class, nslabs, nout);
+    struct class_sums sums = {0};
+    sum_bins(size_class, size_class, &sums);
+    *nslabs = sums.nslabs;
+    *nout = sums.nout;
     *ncached = min_size(thread_count_cached(size_class) + depot_count(size_class), *nout);
 }
 
@@ -571,6 +562,19 @@ struct heap_totals heap_totals(void) {
     return heap_totals_with(&threads);
 }
 
+static void note_free_space(struct heap_totals *totals, unsigned size_class, size_t bytes) {
+    size_t size = size_classes[size_class].size;
+    for (unsigned i = 0; i < HEAP_WORST; i++) {
+        if (bytes > totals->worst[i].bytes) {
+            size_t lesser_size = totals->worst[i].size, lesser_bytes = totals->worst[i].bytes;
+            totals->worst[i].size = size;
+            totals->worst[i].bytes = bytes;
+            size = lesser_size;
+            bytes = lesser_bytes;
+        }
+    }
+}
+
 struct heap_totals heap_totals_with(const struct thread_sums *threads) {
     struct pages_totals pages = heap_pages();
     struct heap_totals totals = {
@@ -584,13 +588,17 @@ struct heap_totals heap_totals_with(const struct thread_sums *threads) {
     };
     size_t slab_bytes = 0;
     size_t out_bytes = 0;
+    struct class_sums sums[CLASS_COUNT] = {{0}};
+    sum_bins(0, CLASS_COUNT - 1, sums);
     for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        size_t nslabs, nout;
-        count_slabs(c, &nslabs, &nout);
+        size_t nslabs = sums[c].nslabs, nout = sums[c].nout;
         size_t ncached = min_size(threads->cached[c] + depot_count(c), nout);
         totals.live_objects += nout - ncached;
-        slab_bytes += nslabs * (size_classes[c].slab_mask + 1);
-        out_bytes += nout * size_classes[c].size;
+        size_t in_slabs = nslabs * (size_classes[c].slab_mask + 1);
+        size_t out = nout * size_classes[c].size;
+        slab_bytes += in_slabs;
+        out_bytes += out;
+        note_free_space(&totals, c, in_slabs - min_size(out + slab_untouched_of(c), in_slabs));
         totals.cached += ncached * size_classes[c].size;
     }
     totals.live_objects += totals.large_blocks;

@@ -544,14 +544,6 @@ struct pinned_survey {
  * free.  Large objects own their pages alone and keep nothing. */
 double pinned_share(struct pinned_survey *survey, uintptr_t place, size_t usable);
 
-/* The classes with most free space in slabs that has memory behind it, the worst first; those that
- * have none are zeros. */
-struct pinned_class {
-    size_t size, bytes;
-};
-enum { PINNED_WORST = 3 };
-void pinned_read_worst(struct pinned_class worst[PINNED_WORST]);
-
 /* ---------------------------------------------------------------- leaks */
 
 /* Objects that are no leaks carry a mark in their number, beside what the layer above has put

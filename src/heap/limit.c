@@ -49,9 +49,6 @@ static struct {
        .watched = SIZE_MAX,
        .lock = LOCK_OF_RANK(RANK_METADATA) /* a leaf, too */};
 
-/* A callback that crosses the limit again is not called inside itself. */
-static __thread bool is_telling;
-
 static size_t load(_Atomic size_t *limit) {
     return atomic_load_explicit(limit, memory_order_relaxed);
 }
@@ -142,10 +139,10 @@ void limit_tell_program(void) {
     void *context = g.context;
     lock_release(&g.lock);
     thread_mark_inside(false);
-    if (callback != NULL && !is_telling) {
-        is_telling = true;
+    if (callback != NULL && !tls.is_telling) {
+        tls.is_telling = true;
         callback(limit_held(), context);
-        is_telling = false;
+        tls.is_telling = false;
     }
 }
 

@@ -131,36 +131,3 @@ double pinned_share(struct pinned_survey *survey, uintptr_t place, size_t usable
     }
     return share;
 }
-
-/* ---------------------------------------------------------------- by class */
-
-/* Read without a lock, as all sums are. */
-static size_t free_in_class(unsigned c) {
-    size_t bytes = 0, out_bytes = 0;
-    for (unsigned a = 0; a < arena_limit(); a++) {
-        for (unsigned set = 0; set < ARENA_SETS; set++) {
-            const struct bin *bin = arena_bin_of_set(a, set, c);
-            if (bin != NULL) {
-                size_t nslabs = __atomic_load_n(&bin->nslabs, __ATOMIC_RELAXED);
-                bytes += nslabs * (size_classes[c].slab_mask + 1);
-                out_bytes += bin_nout(bin) * size_classes[c].size;
-            }
-        }
-    }
-    out_bytes += slab_untouched_of(c);
-    return bytes - min_size(out_bytes, bytes);
-}
-
-void pinned_read_worst(struct pinned_class worst[PINNED_WORST]) {
-    __builtin_memset(worst, 0, PINNED_WORST * sizeof(*worst));
-    for (unsigned c = 1; c < CLASS_COUNT; c++) {
-        struct pinned_class next = {size_classes[c].size, free_in_class(c)};
-        for (unsigned i = 0; i < PINNED_WORST; i++) {
-            if (next.bytes > worst[i].bytes) {
-                struct pinned_class lesser = worst[i];
-                worst[i] = next;
-                next = lesser;
-            }
-        }
-    }
-}

@@ -21,7 +21,7 @@ RUNS = 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"\d[\d.,]* (?:B|KiB|MiB|GiB)\b"
 VIEWS = ["--top", "--top --cum", "--tree", "--peek=object", "--list=object", "--traces", "--sites", "--threads"]
-METRICS = ["inuse_space", "alloc_objects", "peak_space", "temp_objects", "slack_space"]
+METRICS = ["inuse_space", "alloc_objects", "peak_space", "temp_objects", "slack_space", "pinned_space"]
 VIEWED = [0, 2, 3]  # one exact, two sampled
 STATUS = {"exit": 0, "_exit": 0, "abort": 134}
 what = ""
@@ -151,25 +151,25 @@ def check_views(path, is_exact, seed, last):
             if is_exact:
                 require("±" not in text and " (exact) · " in head, f"report {words}: margins", text)
                 continue
-            found = re.search(rf" ± \S+ (?:%|\w+) \(sampled, 95 % sure(?:; ({SIZE}) counted)?\) · ", head)
+            found = re.search(rf" (?:± \S+|−\d+ \+\d+) (?:%|\w+) \(sampled, 95 % sure(?:; ({SIZE}) counted)?\) · ", head)
             is_nothing = head.startswith(f"{metric} 0 ± unknown")
             require(found or is_nothing, f"report {words}: heading", text)
             if metric == "inuse_space":
                 require(is_shown(found.group(1), last), f"report {words}: {last} bytes are live", text)
             for figure, rest in numbers_of(text):
-                require(rest.startswith(" ±"), f"report {words}: {figure} has no margin", text)
+                require(rest.startswith((" ±", " −")), f"report {words}: {figure} has no margin", text)
 
 
 def check_info(path, is_exact):
     text = tally("info", path).stdout
     metrics = re.findall(r"^ +(?:metrics +)?(\w+_(?:space|objects)) .*$", text, re.M)
-    require(len(metrics) == 8, "info lists other metrics", text)
+    require(len(metrics) == 9, "info lists other metrics", text)
     profile = json.loads(tally("info", "--format=json", path).stdout)["profile"]
     for metric in profile["metrics"]:
         line = re.search(rf"^.*\b{metric['name']} .*$", text, re.M).group(0)
         require(metric["is_exact"] == is_exact, f"info: {metric}")
         require(is_exact == ("margin" not in metric), f"info: {metric}")
-        require(is_exact != ("±" in line) or metric["total"] == 0, f"info: {line}")
+        require(is_exact != ("±" in line or "−" in line) or metric["total"] == 0, f"info: {line}")
 
 
 def check_diff(before, after):
