@@ -20,6 +20,7 @@ ENDS = ["exit"] * 4 + ["_exit", "abort"]
 RUNS = 20
 UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 SIZE = r"\d[\d.,]* (?:B|KiB|MiB|GiB)\b"
+MARGIN = r"(?:± [\d.]+|−\d+ \+\d+) %"  # the sides may differ
 VIEWS = ["--top", "--top --cum", "--tree", "--peek=object", "--list=object", "--traces", "--sites", "--threads"]
 METRICS = ["inuse_space", "alloc_objects", "peak_space", "temp_objects", "slack_space", "pinned_space"]
 VIEWED = [0, 2, 3]  # one exact, two sampled
@@ -110,12 +111,12 @@ def check_card(card, checks, is_exact, highest, last):
     if peak.startswith("at least "):
         require(is_shown(peak[9:], highest), f"{highest} bytes were counted", card.text)
     else:
-        require(re.match(rf"{SIZE} ± [\d.]+ %( at |$)", peak), "the peak has no margin", card.text)
+        require(re.match(rf"{SIZE} {MARGIN}( at |$)", peak), "the peak has no margin", card.text)
         require(is_shown(peak, checks["peak"]["value"]), f"the peak is {checks['peak']}", card.text)
-    require(re.match(rf"{SIZE} ± [\d.]+ %$|at least {SIZE}$|0 ± {SIZE}$", card["allocated"]), "allocated", card.text)
+    require(re.match(rf"{SIZE} {MARGIN}$|at least {SIZE}$|0 ± {SIZE}$", card["allocated"]), "allocated", card.text)
     require("±" in card["temporary"] or card["temporary"] == "unknown", "temporary", card.text)
     for row in card.rows:
-        require(re.search(rf"\d %  +{SIZE} ± [\d.]+ %  ", row), f"a row without a margin: {row}", card.text)
+        require(re.search(rf"\d %  +{SIZE} {MARGIN}  ", row), f"a row without a margin: {row}", card.text)
 
 
 def check_cut(path, card):
@@ -135,7 +136,7 @@ def numbers_of(text):
     average = lines[1].find("avg") + 3 if len(lines) > 1 and " avg " in lines[1] else None
     for line in lines[1:]:
         line = re.sub(r"   bytes: .*", "", line)  # labels
-        for match in re.finditer(rf"(?<![\w./:±,-])({SIZE}|\d+(?:,\d{{3}})*(?= ±| blocks?))", line):
+        for match in re.finditer(rf"(?<![\w./:±,-])({SIZE}|\d+(?:,\d{{3}})*(?= [±−]| blocks?))", line):
             if match.group(0) not in ("0 B", "0") and match.end() != average:
                 found.append((match.group(0), line[match.end():]))
     return found
