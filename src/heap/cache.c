@@ -42,6 +42,7 @@
 #include "base/os.h"
 #include "heap/arena.h"
 #include "heap/depot.h"
+#include "heap/dirty.h"
 #include "heap/pool.h"
 #include "heap/hooked.h"
 #include "heap/reclaim.h"
@@ -614,10 +615,12 @@ static inline __attribute__((always_inline)) void *refill(struct thread *thread,
 }
 
 /* The program gave up much memory and now asks again: the first call after a while finds out what
- * may go back to the kernel. */
+ * may go back to the kernel, where no background thread does. */
 static COLD void look_after_shrinking(void) {
     (void)depot_tick();
-    (void)pages_tick();
+    if (!dirty_has_background) {
+        (void)pages_tick();
+    }
 }
 
 static COLD void *refill_before_sample(struct thread *thread, struct rec *rec, unsigned c,
