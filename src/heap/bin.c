@@ -513,11 +513,12 @@ uintptr_t bin_next(struct bin *bin) {
 
 bool bin_copy_out(const struct span *slab, unsigned size_class, uintptr_t base, unsigned first,
                   unsigned end, uint64_t out[MOST_OBJECTS / 64]) {
-    /* Acquire: a slab's arena has bins.  It may be another's by now: ask again under the lock. */
-    if (__atomic_load_n(&slab->kind, __ATOMIC_ACQUIRE) != SPAN_SLAB) {
+    /* A slab's arena has bins.  It may be another's by now: ask again under the lock. */
+    const struct span seen = {.owner = span_owner(slab)};
+    if (seen.kind != SPAN_SLAB) {
         return false;
     }
-    struct bin *bin = arena_bin(__atomic_load_n(&slab->arena, __ATOMIC_RELAXED), size_class);
+    struct bin *bin = arena_bin(seen.arena, size_class);
     enter(bin);
     bool is_there = is_slab_of(bin, slab, base);
     for (unsigned i = first; i < end && is_there; i++) {

@@ -27,6 +27,7 @@
  *             records in the order of their making mostly ask for the page that was last asked for:
  *             a million of them take 60 ms.
  */
+#include "base/os_confined.h"
 #include "base/os_timer.h"
 #include "heap/arena.h"
 #include "heap/classmap.h"
@@ -72,7 +73,7 @@ static bool is_in_cache(struct pinned_survey *survey, uintptr_t object) {
     uintptr_t start = align_down(object, BYTES);
     unsigned which = object / BYTES % 2; /* An object may begin on the page before. */
     if (survey->copies[which].address != start) {
-        bool is_read = os_copy(survey->copies[which].words, start, BYTES, os_facts.confined);
+        bool is_read = os_copy(survey->copies[which].words, start, BYTES, os_is_confined());
         survey->copies[which].address = is_read ? start : 0;
     }
     size_t word1 = (object - start) / sizeof(uint64_t) + 1;
