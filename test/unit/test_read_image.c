@@ -269,7 +269,8 @@ static void lie_in_values(struct read_leaks *leaks) {
 
 static void lie_in_many_values(struct read_leaks *leaks) {
     for (int i = 0; i < 4; i++) {
-        make_sample(leaks->profile, "main:4", (int64_t[]){INT64_C(1) << 60, INT64_C(1) << 60});
+        make_sample(leaks->profile, "main:4",
+                    (int64_t[]){INT64_C(1) << 60, INT64_C(1) << 60, 0, 0});
     }
 }
 
