@@ -269,7 +269,7 @@ TEST(an_estimate_from_few_samples_is_right_on_average) {
     run_sampled(sizes, 1, truth, told);
     printf("truth %.0f %.0f, told %.0f %.0f\n", truth[0], truth[1], told[0], told[1]);
     check(is_near(told[0], truth[0], SLOWER > 1 ? 0.3 : 0.1));
-    check(told[1] < truth[0] / 20);
+    check(told[1] < truth[1] + truth[0] / 20);
 }
 
 /* Each size has a few samples only: they share a page of sampled objects with nobody. */
@@ -282,5 +282,5 @@ TEST(a_size_with_few_samples_is_not_blamed_for_the_pages_of_samples) {
     run_sampled(sizes, 48, truth, told);
     printf("truth %.0f %.0f, told %.0f %.0f\n", truth[0], truth[1], told[0], told[1]);
     check(is_near(told[0], truth[0], SLOWER > 1 ? 0.3 : 0.1));
-    check(told[1] < truth[0] / 20);
+    check(told[1] < truth[1] + truth[0] / 20);
 }
